@@ -1,0 +1,51 @@
+"""Mainstem: transactional stream processing in Python, as if in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstem.app import App, check
+from mainstem.errors import (
+    CorruptError,
+    InputError,
+    LockedError,
+    MainstemError,
+    ProgramError,
+    SparkError,
+    StoreError,
+    UserCodeError,
+)
+from mainstem.lang import abort, require
+from mainstem.result import Result
+from mainstem.schema import Array
+from mainstem.store import Database
+from mainstem.store import open_db as open  # `ms.open("dir/")` reads like the built-in
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "Array",
+    "CorruptError",
+    "Database",
+    "InputError",
+    "LockedError",
+    "MainstemError",
+    "ProgramError",
+    "Result",
+    "SparkError",
+    "StoreError",
+    "UserCodeError",
+    "abort",
+    "check",
+    "configure",
+    "open",
+    "require",
+]
+
+
+def configure(builder: Any, **options: Any) -> Any:
+    """Sets the Spark options that matter on a session builder; see `mainstem.spark.session.configure`."""
+    from mainstem.spark.session import configure as configure_builder
+
+    return configure_builder(builder, **options)

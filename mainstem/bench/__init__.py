@@ -1,1 +1,5 @@
+"""Benchmarks: `python -m mainstem.bench ledger` (see `--help`).
 
+Every throughput figure comes with a digest of the state and of the outputs that it ended in. Figures for the same
+events must show the same digests; otherwise the command fails.
+"""

@@ -1,1 +1,45 @@
+"""Inputs to one stream of event batches in total order."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mainstem.gate.batch import Columns, EventBatch
+from mainstem.gate.derive import Derive
+from mainstem.gate.merge import Skip, UsedColumns, batches
+from mainstem.gate.rejects import Rejects
+from mainstem.gate.sources import inputs_of
+from mainstem.gate.validate import OnBad, check_on_bad
+from mainstem.schema import EventSchema
+
+__all__ = ["Columns", "Derive", "EventBatch", "Rejects", "batches", "inputs_of", "open_events"]
+
+
+def open_events(
+    events: Any,
+    schemas: Sequence[EventSchema],
+    *,
+    batch_size: int = 65_536,
+    on_bad: OnBad = "raise",
+    derives: Sequence[Derive] = (),
+    columns: UsedColumns | None = None,
+    skip: Skip = 0,
+) -> tuple[Iterator[EventBatch], Rejects]:
+    """Batches of `events` (any form that `app.run` takes), and the rows set aside so far, as batches are read.
+
+    Drop or close the iterator to stop early: threads that read ahead end with it.
+    """
+    check_on_bad(on_bad)
+    rejects = Rejects()
+    stream = batches(
+        inputs_of(events, schemas),
+        schemas,
+        batch_size=batch_size,
+        on_bad=on_bad,
+        rejects=rejects,
+        derives=derives,
+        skip=skip,
+        columns=columns,
+    )
+    return stream, rejects

@@ -1,1 +1,29 @@
+"""Tables in memory: key index, records, string pools; export, digest and hash of their content."""
 
+from mainstem.state.digest import digest
+from mainstem.state.hashing import stable_hash
+from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
+from mainstem.state.jit import ENABLED as JIT_ENABLED
+from mainstem.state.jit import cache_folder, compile_kernel, kernel, plain
+from mainstem.state.pool import StringPool
+from mainstem.state.state import State
+from mainstem.state.table import DELETED, TableState
+
+__all__ = [
+    "DELETED",
+    "JIT_ENABLED",
+    "KeyIndex",
+    "State",
+    "StringPool",
+    "TableState",
+    "cache_folder",
+    "compile_kernel",
+    "digest",
+    "kernel",
+    "plain",
+    "probe1",
+    "probe2",
+    "probe3",
+    "probe4",
+    "stable_hash",
+]

@@ -1,0 +1,262 @@
+"""`App`: what a user touches. A thin face over `lang`, `engine`, `store` and `spark`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from mainstem.errors import ProgramError
+from mainstem.gate import Derive
+from mainstem.lang import Bound, Program, Spec, Table, build, explain
+from mainstem.result import Result, StateView
+from mainstem.run import run_embedded, run_oracle
+from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema, Type, type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+CHECK_MARK = "__mainstem_check__"
+BATCH = 65_536  # events: large enough to amortise a kernel call, small enough for the second-level cache
+
+
+def check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a function of a table class as an integrity constraint: a row that breaks it aborts the transaction."""
+    setattr(function, CHECK_MARK, True)
+    return function
+
+
+class App:
+    """A program: events, tables, functions, and ways to run them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._events: dict[str, EventSchema] = {}
+        self._tables: dict[str, Table] = {}
+        self._functions: list[Bound] = []
+        self._derives: list[Derive] = []
+        self._program: Program | None = None
+        self.state = StateView({})
+
+    # -- declarations -------------------------------------------------------------------------------------------
+
+    def event(self, cls: type) -> Any:
+        """Declares an event type: annotated fields, like a dataclass. `ts` is added."""
+        fields = tuple(_fields(cls, "event"))
+        for field in fields:
+            if field.name == "ts":
+                raise ProgramError(f"event {cls.__name__} declares ts", **_place(cls), remedy="leave it out: every event has an int ts")
+            if field.type.length:
+                raise ProgramError(f"field {cls.__name__}.{field.name} is a fixed array", **_place(cls), remedy="use list[…] in events")
+        self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
+        return _event_class(cls, fields)
+
+    def table(self, key: Any = MISSING) -> Callable[[type], Any]:
+        """Declares a table: `@app.table(key=int)` or `key=(int, str)`."""
+        if key is MISSING or inspect.isclass(key) and key.__module__ == "__main__" and not isinstance(key, type(int)):
+            raise ProgramError("a table needs a key", remedy="write @app.table(key=int)")
+
+        def declare(cls: type) -> Table:
+            types, scalar = _key_types(key, cls)
+            fields = tuple(_fields(cls, "table"))
+            for field in fields:
+                if field.type.nullable or field.type.is_list:
+                    raise ProgramError(f"field {cls.__name__}.{field.name} is {field.type}", **_place(cls),
+                                       remedy="table fields are plain values or ms.Array[X, n]")  # fmt: skip
+            checks = tuple(f for f in vars(cls).values() if getattr(f, CHECK_MARK, False))
+            schema = TableSchema(cls.__name__, types, scalar, fields, tuple(f.__name__ for f in checks))
+            handle = Table(schema, checks)
+            self._declare(cls.__name__, self._tables, handle, cls)
+            return handle
+
+        return declare
+
+    def on(self, event: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Binds a function to an event type: one transaction for every such event."""
+        name = self._event_name(event, "@app.on")
+
+        def bind(function: Callable[..., Any]) -> Callable[..., Any]:
+            if any(b.event == name and b.name == function.__name__ for b in self._functions):
+                raise ProgramError(f"function {function.__name__} is bound to {name} twice", **_place(function), remedy="rename one of them")
+            self._functions.append(Bound(name, function.__name__, function))
+            self._program = None
+            return function
+
+        return bind
+
+    def derive(self, event: Any, **columns: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Binds a vectorised function that adds columns: `@app.derive(Message, words=int)`; it maps an Arrow batch to columns."""
+        name = self._event_name(event, "@app.derive")
+        if not columns:
+            raise ProgramError("@app.derive names no column", remedy="write @app.derive(Event, column=type, …)")
+
+        def bind(function: Callable[..., Any]) -> Callable[..., Any]:
+            added = tuple(Field(n, type_of(t, f"derived column {n}")) for n, t in columns.items())
+            schema = self._events[name]
+            for field in added:
+                if schema.field(field.name) is not None or field.name == "ts":
+                    raise ProgramError(f"event {name} has a field {field.name!r} already", **_place(function), remedy="choose another name")
+            self._events[name] = dataclasses.replace(schema, derived=schema.derived + added)
+            self._derives.append(Derive(name, added, function))
+            self._program = None
+            return function
+
+        return bind
+
+    def _declare(self, name: str, into: dict[str, Any], value: Any, cls: type) -> None:
+        if name in self._events or name in self._tables:
+            raise ProgramError(f"{name} is declared twice in app {self.name}", **_place(cls), remedy="choose another name")
+        into[name] = value
+        self._program = None
+
+    def _event_name(self, event: Any, where: str) -> str:
+        name = event if isinstance(event, str) else getattr(event, "__mainstem_event__", None)
+        if name not in self._events:
+            known = ", ".join(self._events) or "none yet"
+            raise ProgramError(f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}",
+                               remedy=f"declare it with @app.event before; declared are: {known}")  # fmt: skip
+        return str(name)
+
+    # -- the program --------------------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> Spec:
+        """The declarations."""
+        return Spec(self.name, tuple(self._events.values()), tuple(self._tables.values()), tuple(self._functions), tuple(self._derives))
+
+    @property
+    def program(self) -> Program:
+        """The program, parsed, checked and translated; errors in functions show here."""
+        if self._program is None:
+            self._program = build(self.spec)
+        return self._program
+
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
+        """Tables, functions, what they depend on, the chosen execution and why."""
+        return explain(self.program, format)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        events: Any,
+        *,
+        state: str | Path | None = None,
+        initial: Mapping[str, pa.Table] | None = None,
+        batch: int = BATCH,
+        on_bad: Literal["raise", "reject"] = "raise",
+        out: str | Path | None = None,
+        engine: str = "auto",
+        resume: bool = False,
+        jit: bool | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Result:
+        """Runs all events in this process and gives outputs, rejects and statistics; `app.state` is the state after.
+
+        `events`: Arrow data, event objects, a path, or a list or dict of these. `state`: a directory that keeps the state
+        (each batch is committed before its outputs are visible); `initial`: tables to start from when it is empty.
+        `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again; what is committed is skipped.
+        """
+        options = {"initial": initial, "batch": batch, "on_bad": on_bad, "progress": progress}
+        if engine == "oracle":
+            if state is not None or out is not None or resume:
+                raise ProgramError("the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine")
+            result, tables = run_oracle(self.spec, self.program, events, **options)
+        else:
+            result, tables = run_embedded(
+                self.program, events, **options, state=state, out=out, engine=engine, resume=resume, jit=jit
+            )
+        self.state = StateView(tables)
+        return result
+
+    def replay(self, spark: SparkSession, events: Any, **options: Any) -> DataFrame:
+        """Replays a stored log on Spark; see `mainstem.spark.replay` for the options."""
+        from mainstem.spark import replay
+
+        return replay(self.program, spark, events, **options)
+
+    def stream(self, spark: SparkSession, events: DataFrame, **options: Any) -> StreamingQuery:
+        """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for the options."""
+        from mainstem.spark import stream
+
+        return stream(self.program, spark, events, **options)
+
+
+def _place(thing: Any) -> dict[str, Any]:
+    """Where a class or function was written, for errors; classes in notebooks may have no place."""
+    try:
+        return {"file": inspect.getsourcefile(thing) or "", "line": inspect.getsourcelines(thing)[1]}
+    except (OSError, TypeError):
+        return {}
+
+
+def _fields(cls: type, what: str) -> list[Field]:
+    try:
+        hints = typing.get_type_hints(cls, localns=dict(vars(cls)))
+    except Exception as error:
+        raise ProgramError(f"the annotations of {what} {cls.__name__} can't be read: {error}", **_place(cls),
+                           remedy="import the types that it names") from error  # fmt: skip
+    hints = {n: h for n, h in hints.items() if n in cls.__dict__.get("__annotations__", {})}
+    if not hints:
+        raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(cls), remedy="annotate them: amount: int")
+    fields = []
+    for name, hint in hints.items():
+        where = f"field {cls.__name__}.{name}"
+        if name.startswith("_"):
+            raise ProgramError(f"{where} starts with an underscore", **_place(cls), remedy="such names are Mainstem's own")
+        try:
+            type_ = type_of(hint, where)
+        except ProgramError as error:
+            raise ProgramError(error.what, **_place(cls), remedy=error.remedy) from None
+        fields.append(Field(name, type_, _default(cls, name, type_, where)))
+    return fields
+
+
+def _default(cls: type, name: str, type_: Type, where: str) -> Any:
+    value = vars(cls).get(name, MISSING)
+    if value is MISSING or (value is None and type_.nullable):
+        return value
+    wanted: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str, "bytes": bytes, "datetime": int}
+    if type_.length:
+        fits = isinstance(value, list | tuple) and len(value) == type_.length
+    elif type_.is_list:
+        fits = isinstance(value, tuple)
+    else:
+        fits = isinstance(value, wanted[type_.base]) and (type_.base == "bool" or not isinstance(value, bool))
+    if not fits:
+        raise ProgramError(f"the default of {where} is {value!r}, its type is {type_}", **_place(cls), remedy="give a default of that type")
+    return value
+
+
+def _key_types(key: Any, cls: type) -> tuple[tuple[Type, ...], bool]:
+    parts = typing.get_args(key) if typing.get_origin(key) is tuple else key
+    scalar = not isinstance(parts, tuple)
+    types = tuple(type_of(k, f"the key of {cls.__name__}") for k in ((parts,) if scalar else parts))
+    for type_ in types:
+        if type_.base not in KEY_BASES or type_.nullable or type_.is_list or type_.length:
+            raise ProgramError(f"the key of table {cls.__name__} is {type_}", **_place(cls),
+                               remedy="keys are int, str, bytes, datetime, or tuples of them")  # fmt: skip
+    if not 1 <= len(types) <= 4:
+        raise ProgramError(f"the key of table {cls.__name__} has {len(types)} parts", **_place(cls), remedy="use one to four parts")
+    return types, scalar
+
+
+def _event_class(cls: type, fields: tuple[Field, ...]) -> Any:
+    """A frozen dataclass with `ts` and the fields, all by keyword."""
+    parts: list[Any] = [("ts", int, dataclasses.field(kw_only=True))]
+    for field in fields:
+        options: dict[str, Any] = {"kw_only": True}
+        if field.default is not MISSING:
+            options["default"] = field.default
+        parts.append((field.name, cls.__annotations__[field.name], dataclasses.field(**options)))
+    made = dataclasses.make_dataclass(cls.__name__, parts, frozen=True, slots=True, namespace={"__doc__": cls.__doc__})
+    made.__module__ = cls.__module__
+    made.__qualname__ = cls.__qualname__
+    made.__mainstem_event__ = cls.__name__  # type: ignore[attr-defined]
+    return made

@@ -1,0 +1,228 @@
+"""The ledger benchmark: how far from the limit, from plain Python and from plain PySpark.
+
+All contenders see the same log. The embedded ones start from Arrow in memory and end with Arrow in memory; the Spark
+ones start from Parquet files and end with written Parquet files, in a session that has already run the same job once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from mainstem.apps import ledger
+from mainstem.bench import data, fingerprint, limit
+from mainstem.bench.measure import Contender, Ending, Figure, stopwatch, take_turns
+from mainstem.bench.memory import PeakMemory
+from mainstem.bench.report import Peak, Report, Target
+from mainstem.state import digest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LIMIT, RUN, ORACLE, REPLAY, PLAIN = "hand-written loop", "app.run", "oracle", "app.replay", "plain PySpark"
+
+# What the project promises for this program.
+RUN_OF_LIMIT, RUN_OF_ORACLE, REPLAY_OF_PLAIN, REPLAY_PER_CORE = 0.15, 100.0, 5.0, 2e6
+
+
+@dataclass(frozen=True)
+class Options:
+    events: int = 4_000_000
+    oracle_events: int = 50_000
+    replay_events: int = 10_000_000
+    cores: int = 2
+    repeats: int = 7
+    spark_repeats: int = 3
+    seed: int = 0
+    spark: bool = True
+    folder: Path = Path()
+
+
+def benchmark(options: Options, console: Console) -> Report:
+    """Measure everything that `options` asks for."""
+    report = Report("Streaming Ledger: 10,000 accounts and assets, 50 % transfers, Zipf 0.6, 1 % aborts")
+    embedded(options, report, console)
+    if options.spark:
+        spark(options, report, console)
+    return report
+
+
+# --- embedded: one process, Arrow in memory -------------------------------------------------------------------------
+
+
+def embedded(options: Options, report: Report, console: Console) -> None:
+    events = ledger.generate(options.events, seed=options.seed)
+    prefix = ledger.generate(options.oracle_events, seed=options.seed)
+    _limit(prefix)()  # compiles the loop
+    with console.status("compiling"), stopwatch() as compiling:
+        _run(prefix)
+    report.notes.append(f"First app.run, with compiling or loading compiled code: {compiling.seconds:.1f} s.")
+    with console.status("embedded") as status:
+
+        def show(name: str) -> None:
+            status.update(f"embedded: {name} done")
+
+        small = {ORACLE: lambda: _run(prefix, engine="oracle"), RUN: lambda: _run(prefix), LIMIT: _limit(prefix)}
+        large = {RUN: lambda: _run(events), LIMIT: _limit(events)}
+        on_prefix = take_turns(small, options.oracle_events, 2, show)
+        in_full = take_turns(large, options.events, options.repeats, show)
+    report.figures += [*on_prefix, *in_full]
+    oracle, full_run, full_limit = _named(on_prefix, ORACLE), _named(in_full, RUN), _named(in_full, LIMIT)
+    report.targets += [
+        Target(f"{RUN} / {LIMIT}", full_run.best / full_limit.best, RUN_OF_LIMIT),
+        Target(f"{RUN} / {ORACLE}", full_run.best / oracle.best, RUN_OF_ORACLE),
+    ]
+
+
+def _run(events: pa.Table, engine: str = "serial") -> tuple[float, Ending]:
+    """`app.run`: an Arrow table in, an Arrow table out."""
+    initial = ledger.initial()
+    with stopwatch() as watch:
+        result = ledger.app.run(events, initial=initial, engine=engine)
+    return watch.seconds, Ending(result.digest, fingerprint.of_tables([result.outputs]))
+
+
+def _limit(events: pa.Table) -> Contender:
+    columns = limit.arrays(events)
+
+    def run() -> tuple[float, Ending]:
+        state, outcome = limit.Ledger.of(ledger.initial()), limit.Outcome.empty(events.num_rows)
+        # Touched once, so that the loop does not pay for the operating system handing out pages.
+        for array in (outcome.code, outcome.left, outcome.has_left):
+            array.fill(1)
+        with stopwatch() as watch:
+            limit.run(columns, state, outcome)
+        return watch.seconds, _ending_of_limit(state, outcome)
+
+    return run
+
+
+def _ending_of_limit(state: limit.Ledger, outcome: limit.Outcome) -> Ending:
+    seq = np.arange(outcome.code.size)
+    total = fingerprint.of_columns(seq, outcome.code, outcome.left, outcome.has_left)
+    return Ending(digest(state.export()), fingerprint.text(total))
+
+
+# --- Spark: Parquet files to Parquet files --------------------------------------------------------------------------
+
+
+def spark(options: Options, report: Report, console: Console) -> None:
+    from mainstem.spark.session import local_session
+
+    sizes = [options.replay_events // 4, options.replay_events // 2, options.replay_events]
+    logs = {size: data.ledger_log(options.folder, size, options.seed, console) for size in sizes}
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as scratch:
+        session = local_session(options.cores, name="mainstem-bench", log=Path(scratch) / "spark.log")
+        try:
+            _Spark(session, Path(scratch), options, report, console).measure(logs)
+        finally:
+            session.stop()
+
+
+class _Spark:
+    """The Spark half of one benchmark run."""
+
+    def __init__(
+        self, session: SparkSession, scratch: Path, options: Options, report: Report, console: Console
+    ) -> None:
+        self.session, self.scratch, self.options, self.report, self.console = (
+            session,
+            scratch,
+            options,
+            report,
+            console,
+        )
+
+    def measure(self, logs: dict[int, Path]) -> None:
+        small, _, full = sorted(logs)
+        with self.console.status("warming up"):
+            self.replay(logs[small])
+        for size, log in sorted(logs.items()):
+            with self.console.status(f"memory of a replay of {size:,} events"), PeakMemory() as peak:
+                self.replay(log)
+            self.report.peaks.append(Peak(size, peak.bytes))
+        fastest = self.screen(small, logs[small])
+        contenders: dict[str, Contender] = {
+            REPLAY: lambda: self.replay(logs[full]),
+            f"{PLAIN}: {fastest}": lambda: self.plain(fastest, logs[full]),
+        }
+        with self.console.status(f"replay of {full:,} events") as status:
+            figures = take_turns(
+                contenders, full, self.options.spark_repeats, lambda name: status.update(f"{name} done")
+            )
+        expected = Figure(f"{LIMIT} (check only)", full, *_one(_limit(pq.read_table(logs[full]))))
+        self.report.figures += [*figures, expected]
+        replay, plain = figures
+        self.report.targets += [
+            Target(f"{REPLAY} / {PLAIN}", replay.best / plain.best, REPLAY_OF_PLAIN),
+            Target(
+                f"{REPLAY}, million events/s per core", replay.best / self.options.cores / 1e6, REPLAY_PER_CORE / 1e6
+            ),
+        ]
+
+    def screen(self, events: int, log: Path) -> str:
+        """Run every plain variant on the small log; returns the fastest."""
+        from mainstem.bench import plain
+
+        with self.console.status("plain PySpark") as status:
+            figures = take_turns(
+                {name: _bound(self.plain, name, log) for name in plain.VARIANTS},
+                events,
+                2,
+                lambda name: status.update(f"plain PySpark: {name} done"),
+            )
+        fastest = max(figures, key=lambda figure: figure.best)
+        for figure in figures:
+            figure.name = f"{PLAIN}: {figure.name}"
+        self.report.figures += figures
+        return fastest.name.removeprefix(f"{PLAIN}: ")
+
+    def replay(self, log: Path) -> tuple[float, Ending]:
+        out = self._empty("out")
+        with stopwatch() as watch:
+            ledger.app.replay(self.session, str(log), initial=ledger.initial(), out=str(out))
+        return watch.seconds, Ending(digest(dict(ledger.app.state)), fingerprint.of_tables(_written(out)))
+
+    def plain(self, variant: str, log: Path) -> tuple[float, Ending]:
+        from mainstem.bench import plain
+
+        out, state = self._empty("out"), self._empty("state")
+        with stopwatch() as watch:
+            plain.run(self.session, variant, log, out, state)
+        tables = {name: pq.read_table(state / f"{name}.parquet") for name in ("Account", "Asset")}
+        return watch.seconds, Ending(digest(tables), fingerprint.of_tables(_written(out)))
+
+    def _empty(self, name: str) -> Path:
+        path = self.scratch / name
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+
+def _written(folder: Path) -> Iterator[pa.Table]:
+    """Written output files, piece by piece: checking them must not need the memory of the whole log."""
+    for path in sorted(folder.glob("*.parquet")):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["seq", "status", "reason", "left"]):
+                yield pa.Table.from_batches([batch])
+
+
+def _bound(function: Callable[[str, Path], tuple[float, Ending]], name: str, log: Path) -> Contender:
+    return lambda: function(name, log)
+
+
+def _one(contender: Contender) -> tuple[list[float], list[Ending]]:
+    seconds, ending = contender()
+    return [seconds], [ending]
+
+
+def _named(figures: list[Figure], name: str) -> Figure:
+    return next(figure for figure in figures if figure.name == name)

@@ -1,0 +1,124 @@
+"""What the benchmark prints, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from mainstem.bench.measure import Figure, disagreements
+
+
+@dataclass(frozen=True)
+class Target:
+    """A value that has to reach a bound."""
+
+    what: str
+    value: float
+    bound: float
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.bound
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peak resident memory, in bytes by role, while a log of so many events was replayed."""
+
+    events: int
+    bytes: dict[str, int]
+
+
+@dataclass
+class Report:
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    peaks: list[Peak] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def disagreements(self) -> list[str]:
+        return disagreements(self.figures)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "machine": {"cores": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()},
+            "figures": [
+                {
+                    "name": figure.name,
+                    "events": figure.events,
+                    "events_per_s_best": figure.best,
+                    "events_per_s_median": figure.median,
+                    "seconds": figure.seconds,
+                    "state_digest": figure.ending.state,
+                    "outputs_digest": figure.ending.outputs,
+                }
+                for figure in self.figures
+            ],
+            "targets": [vars(target) | {"met": target.met} for target in self.targets],
+            "peak_bytes": [vars(peak) for peak in self.peaks],
+            "notes": self.notes,
+            "disagreements": self.disagreements,
+        }
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+
+    def print(self, console: Console) -> None:
+        console.print(self._figures())
+        if self.targets:
+            console.print(self._targets())
+        if self.peaks:
+            console.print(self._peaks())
+        for note in self.notes:
+            console.print(note, style="dim")
+        for line in self.disagreements:
+            console.print(f"[bold red]digests differ:[/] {line}")
+        if not self.disagreements:
+            console.print("[green]All digests agree.[/]")
+
+    def _figures(self) -> Table:
+        table = Table(title=self.title, title_justify="left")
+        table.add_column("")
+        for heading in ("events", "runs", "best ev/s", "median ev/s"):
+            table.add_column(heading, justify="right")
+        table.add_column("state digest", overflow="fold")
+        table.add_column("outputs digest", overflow="fold")
+        for f in self.figures:
+            rates = (_millions(f.best), _millions(f.median))
+            table.add_row(f.name, f"{f.events:,}", str(len(f.seconds)), *rates, f.ending.state, f.ending.outputs)
+        return table
+
+    def _targets(self) -> Table:
+        table = Table(title="Targets", title_justify="left")
+        table.add_column("")
+        for heading in ("measured", "target"):
+            table.add_column(heading, justify="right")
+        table.add_column("")
+        for target in self.targets:
+            mark = "[green]met[/]" if target.met else "[red]missed[/]"
+            table.add_row(target.what, f"{target.value:,.2f}", f"{target.bound:,.2f}", mark)
+        return table
+
+    def _peaks(self) -> Table:
+        table = Table(title="Peak memory of a replay (MB resident)", title_justify="left")
+        table.add_column("events", justify="right")
+        roles = sorted({role for peak in self.peaks for role in peak.bytes})
+        for role in roles:
+            table.add_column(role, justify="right")
+        for peak in self.peaks:
+            table.add_row(f"{peak.events:,}", *(f"{peak.bytes.get(role, 0) / 1e6:,.0f}" for role in roles))
+        return table
+
+
+def _millions(rate: float) -> str:
+    return f"{rate / 1e6:,.2f} M"

@@ -1,0 +1,252 @@
+"""The commands of `mainstem`. Each is a thin layer over the library: what it does, a program can do too."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+import mainstem as ms
+from mainstem.cli import doctor as health
+from mainstem.cli import view
+from mainstem.cli.load import FORMS, load_app, load_generator
+from mainstem.cli.view import guarded, out
+from mainstem.errors import InputError
+
+cli = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with [bold]mainstem doctor[/], then [bold]mainstem demo[/].",
+)
+
+
+class Engine(StrEnum):
+    auto = "auto"
+    serial = "serial"
+    oracle = "oracle"
+
+
+class OnBad(StrEnum):
+    stop = "raise"
+    reject = "reject"
+
+
+class Workload(StrEnum):
+    ledger = "ledger"
+    bank = "bank"
+
+
+AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORMS}.")]
+Events = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="EVENTS…", help="Parquet, CSV or JSON-lines files, folders or globs. Several are merged by timestamp."
+    ),
+]
+StateDir = Annotated[Path | None, typer.Option("--state", help="Folder of durable state; continued if it exists.")]
+OutDir = Annotated[Path | None, typer.Option("--out", help="Write the outputs there, as Parquet.")]
+InitialDir = Annotated[Path | None, typer.Option("--initial", help="Folder of <Table>.parquet files to start from.")]
+Show = Annotated[int, typer.Option("--show", min=0, help="Print this many output rows.")]
+OnBadOption = Annotated[OnBad, typer.Option("--on-bad", help="Stop at a bad row, or set it aside with its reason.")]
+
+
+@cli.callback()
+def top() -> None:
+    """Transactional stream processing on Spark: plain Python functions over shared state, as if run in order.
+
+    [bold]A first tour[/], with the built-in ledger:
+
+        mainstem generate ledger --events 100000 --out log/
+        mainstem run ledger log/ --state bank/ --out results/
+        mainstem query bank/ "select count(*), sum(balance) from Account"
+        mainstem explain ledger
+        mainstem replay ledger log/ --out results-spark/
+    """
+
+
+@cli.command()
+@guarded
+def demo(
+    events: Annotated[int, typer.Option("--events", min=1_000, help="Length of the log.")] = 1_000_000,
+    folder: Annotated[Path | None, typer.Option("--dir", help="Keep log, state and outputs there.")] = None,
+) -> None:
+    """Replay, live run and query of a ledger on Spark, each checked against the serial run.
+
+        mainstem demo
+        mainstem demo --events 5000000 --dir /tmp/ledger
+    """
+    from mainstem.cli.demo import show
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        passed = show(folder, events)
+    else:
+        with tempfile.TemporaryDirectory(prefix="mainstem-demo-") as scratch:
+            passed = show(Path(scratch), events)
+    if not passed:
+        raise typer.Exit(view.EXIT_FAILED)
+
+
+@cli.command()
+@guarded
+def run(
+    name: AppName,
+    events: Events,
+    state: StateDir = None,
+    out_dir: OutDir = None,
+    initial: InitialDir = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Events per batch: one commit each.")] = 65_536,
+    on_bad: OnBadOption = OnBad.stop,
+    engine: Annotated[Engine, typer.Option("--engine", help="oracle: plain Python, one event at a time.")] = Engine.auto,
+    show: Show = 5,
+) -> None:
+    """Run a program over stored events in this process, without Spark.
+
+        mainstem run ledger log/
+        mainstem run shop.py:app orders.parquet payments.csv --state shop/ --out results/
+        mainstem run shop.py:app orders.parquet --engine oracle --batch 1000
+
+    Run it again with the same --state and more events, and it goes on where it stopped.
+    """
+    loaded = load_app(name)
+    started = time.perf_counter()
+    with view.progress("running", _rows(events)) as tick:
+        result = loaded.app.run(
+            events if len(events) > 1 else events[0],
+            state=state,
+            initial=loaded.initial(initial),
+            batch=batch,
+            on_bad=on_bad.value,
+            out=out_dir,
+            engine=engine.value,
+            progress=tick,
+        )
+    seconds = time.perf_counter() - started
+    view.print_result(result, seconds, show)
+
+
+@cli.command()
+@guarded
+def replay(
+    name: AppName,
+    events: Events,
+    state: StateDir = None,
+    out_dir: OutDir = None,
+    initial: InitialDir = None,
+    master: Annotated[str, typer.Option("--master", help="Spark master, e.g. local[4] or spark://host:7077.")] = "local[*]",
+    plan: Annotated[str, typer.Option("--plan", help="auto, or one of the plans that `explain` lists.")] = "auto",
+    show: Show = 5,
+) -> None:
+    """Replay stored events through a program on Spark.
+
+        mainstem replay ledger log/
+        mainstem replay shop.py:app 'orders/*.parquet' --out results/ --master spark://host:7077
+    """
+    from mainstem.cli.sparked import replay_and_print
+
+    loaded = load_app(name)
+    replay_and_print(loaded, events, state=state, out_dir=out_dir, initial=initial, master=master, plan=plan, show=show)
+
+
+@cli.command()
+@guarded
+def explain(
+    name: AppName,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="The table graph as Mermaid text.")] = False,
+) -> None:
+    """Tables, functions, what each reads and writes, and how it will run and why.
+
+        mainstem explain ledger
+        mainstem explain shop.py:app --mermaid > graph.mmd
+    """
+    app = load_app(name).app
+    out.print(app.explain(format="mermaid" if mermaid else "text"), markup=False, soft_wrap=True)
+
+
+@cli.command()
+@guarded
+def query(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of durable state.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A DuckDB query; every table of the program is a table.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    arrow: Annotated[Path | None, typer.Option("--arrow", help="Write the result to this Arrow file.")] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Print at most this many rows.")] = 50,
+) -> None:
+    """Ask the last committed state, also while a program writes to it.
+
+        mainstem query bank/ "select * from Account order by balance desc limit 10"
+        mainstem query bank/ "select sum(balance) from Account" --json
+    """
+    table = ms.open(folder).sql(sql)
+    if arrow is not None:
+        with pa.OSFile(str(arrow), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        out.print(f"{table.num_rows:,} rows written to {arrow}")
+    elif as_json:
+        for row in table.to_pylist():
+            out.print(json.dumps(row, default=str, ensure_ascii=False), markup=False, soft_wrap=True)
+    else:
+        out.print(view.arrow_table(table, rows))
+
+
+@cli.command()
+@guarded
+def doctor() -> None:
+    """Check this machine: Python, packages, Java, Spark, cores, disk; says what to do about what is missing."""
+    checks = []
+    for check in health.examine():
+        checks.append(check)
+        mark = "[green]ok[/]  " if check.ok else "[red]fix[/] "
+        out.print(f"{mark}[bold]{check.name:<14}[/] {check.found}", soft_wrap=True)
+        if not check.ok:
+            out.print(f"    {'':<14} → {check.remedy}", markup=False, soft_wrap=True)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(view.EXIT_FAILED)
+    out.print("All is well. Next: [bold]mainstem demo[/]")
+
+
+@cli.command()
+@guarded
+def generate(
+    workload: Annotated[Workload, typer.Argument(help="Which built-in app to make events for.")],
+    path: Annotated[Path, typer.Option("--out", help="A .parquet file, or a folder for several files.")],
+    events: Annotated[int, typer.Option("--events", min=1, help="How many.")] = 1_000_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same events.")] = 0,
+    files: Annotated[int, typer.Option("--files", min=1, help="Files to cut a folder into.")] = 4,
+) -> None:
+    """Write a log of generated events.
+
+        mainstem generate ledger --events 1000000 --out log/
+        mainstem generate bank --events 5000 --seed 7 --out requests.parquet
+    """
+    if path.exists() and (path.is_file() or any(path.iterdir())):
+        raise InputError(f"{path} exists: choose another --out, or delete it first")
+    write_log = load_generator(workload.value)
+    with view.progress("generating", events) as tick:
+        if path.suffix == ".parquet":
+            with tempfile.TemporaryDirectory(dir=path.resolve().parent) as scratch:
+                (part,) = write_log(scratch, events, seed=seed, files=1, progress=tick)
+                part.replace(path)
+        else:
+            write_log(path, events, seed=seed, files=files, progress=tick)
+    out.print(f"{events:,} {workload.value} events in {path}")
+
+
+def _rows(paths: list[str]) -> int | None:
+    """The number of events when it can be told without reading them (Parquet), for the progress bar."""
+    total = 0
+    for path in map(Path, paths):
+        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        if not files or any(file.suffix != ".parquet" or not file.is_file() for file in files):
+            return None
+        total += sum(pq.read_metadata(file).num_rows for file in files)
+    return total

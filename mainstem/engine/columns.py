@@ -1,0 +1,72 @@
+"""Arrow columns to the arrays that kernels read: views where Arrow's layout allows, strings as codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mainstem.schema import Type
+from mainstem.state import State
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Contiguous, aligned and read-only: one array type for all inputs means one compiled form of a kernel."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = np.array(array)
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def kernel_arrays(name: str, type_: Type, column: pa.Array | None, state: State) -> dict[str, np.ndarray]:
+    """The parameters of one event field: `name`, `name_ok` when nullable, `name_off` for lists. No column: empty arrays."""
+    if column is None:
+        column = pa.array([], type_.arrow)
+    arrays: dict[str, np.ndarray] = {}
+    if type_.nullable:
+        arrays[f"{name}_ok"] = frozen(validity(column))
+    if type_.is_list:
+        offsets, column = _list_parts(column)
+        arrays[f"{name}_off"] = frozen(offsets)
+    arrays[name] = frozen(values(column, type_.base, state))
+    return arrays
+
+
+def values(column: pa.Array, base: str, state: State) -> np.ndarray:
+    if base == "str":
+        return state.strings.intern(column)
+    if base == "bytes":
+        return state.binaries.intern(column)
+    if base == "bool":
+        return _bits(column.buffers()[1], column.offset, len(column))
+    dtype: Any = np.float64 if base == "float" else np.int64
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype, len(column), column.offset * 8)
+
+
+def validity(column: pa.Array) -> np.ndarray:
+    """1 where there is a value, 0 where there is null."""
+    if column.null_count == 0:
+        return np.ones(len(column), np.uint8)
+    return _bits(column.buffers()[0], column.offset, len(column))
+
+
+def _bits(buffer: pa.Buffer | None, offset: int, length: int) -> np.ndarray:
+    if buffer is None or length == 0:
+        return np.zeros(length, np.uint8)
+    first = offset // 8
+    data = np.frombuffer(buffer, np.uint8)[first : (offset + length + 7) // 8]
+    return np.unpackbits(data, bitorder="little", count=offset - 8 * first + length)[offset - 8 * first :]
+
+
+def _list_parts(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Offsets from 0 and just the items that this slice covers."""
+    offsets = np.asarray(column.offsets).astype(np.int64)
+    if len(offsets) == 0:
+        return np.zeros(1, np.int64), column.values
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, column.values.slice(first, last - first)

@@ -1,0 +1,105 @@
+"""Runs batches of one program on one state."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mainstem.engine.load import compiling, load
+from mainstem.engine.operations import Operations
+from mainstem.engine.outputs import OutputBuilder
+from mainstem.engine.result import BatchResult, BatchStats
+from mainstem.errors import MainstemError
+from mainstem.gate import EventBatch
+from mainstem.lang import INTERNAL, Program
+from mainstem.state import State
+
+
+class Executor:
+    """The compiled engine. `track` keeps note of changed rows, for `BatchResult.deltas`."""
+
+    engine = "serial"
+
+    def __init__(self, program: Program, state: State, *, jit: bool = True, track: bool = False) -> None:
+        self.program, self.state, self.jit, self.track = program, state, jit, track
+        self.functions = load(program.source, jit)
+        self.operations = Operations(program, state, self.functions)
+        self.outputs = OutputBuilder(program, state)
+        self._mark = 0
+        count = len(program.tables)
+        self._marks = [np.zeros(0, np.int64) for _ in range(count)]
+        self._lists = [np.zeros(0, np.int64) for _ in range(count)]
+        if jit:
+            with compiling(program.source):
+                self.run(_empty_batch(program), 0)
+
+    def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
+        start = time.perf_counter()
+        arrays = self.operations.build(batch)
+        count = self.outputs.transactions(batch)
+        columns, nulls = self._result_arrays(count, arrays)
+        keyed = time.perf_counter()
+        self._call(arrays)
+        ran = time.perf_counter()
+        code, ret = arrays["code"], arrays["ret"]
+        if np.any(code.view(np.uint16) == INTERNAL):
+            raise MainstemError(
+                "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
+                "run with engine='oracle' and report the function"
+            )
+        outputs = self.outputs.build(batch, first_seq, code, ret, columns, nulls)
+        aborted = int(np.count_nonzero(code))
+        seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
+        stats = BatchStats(len(batch), count, count - aborted, aborted, self.engine, *seconds)
+        return BatchResult(outputs, stats, self._deltas)
+
+    def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
+        arrays |= {"code": np.zeros(count, np.int16), "ret": np.zeros(count, np.uint8)}
+        columns: list[np.ndarray] = []
+        nulls: list[np.ndarray | None] = []
+        for n, (name, type_) in enumerate(self.program.outputs):
+            columns.append(np.empty(count, type_.storage))
+            nulls.append(np.zeros(count, np.uint8) if name in self.program.nullable_outputs else None)
+            arrays |= {f"O{n}": columns[n], f"N{n}": nulls[n]}
+        self._tracking_arrays(arrays)
+        return columns, nulls
+
+    def _tracking_arrays(self, arrays: dict[str, Any]) -> None:
+        self._mark += 1
+        arrays["mark"] = self._mark if self.track else 0
+        arrays["changed"] = self._changed = np.zeros(max(1, len(self.program.tables)), np.int64)
+        for i, table in enumerate(self.operations.tables):
+            if self.track and len(self._marks[i]) < len(table.rows):
+                grown = np.zeros(len(table.rows), np.int64)
+                grown[: len(self._marks[i])] = self._marks[i]
+                self._marks[i], self._lists[i] = grown, np.zeros(len(table.rows), np.int64)
+            arrays |= {f"M{i}": self._marks[i], f"L{i}": self._lists[i]}
+
+    def _call(self, arrays: dict[str, Any]) -> None:
+        kernel = self.functions["serial"]
+        arguments = [arrays[name] for name in self.program.parameters]
+        if self.jit:
+            kernel(*arguments)
+            return
+        # Compiled code neither warns nor raises about float overflow; NumPy's scalars would.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            kernel(*arguments)
+
+    def _deltas(self) -> dict[str, pa.Table]:
+        if not self.track:
+            raise MainstemError("this executor does not keep note of changed rows; make it with track=True")
+        found = {}
+        for i, table in enumerate(self.operations.tables):
+            rows = self._lists[i][: self._changed[i]]
+            if len(rows):
+                found[table.schema.name] = table.delta(rows)
+        return found
+
+
+def _empty_batch(program: Program) -> EventBatch:
+    return EventBatch(np.zeros(0, np.uint8), np.zeros(0, np.int64), [None] * len(program.events), ())

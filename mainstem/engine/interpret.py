@@ -1,0 +1,205 @@
+"""Users' functions as they are: plain Python, one event at a time, on dicts. This defines what is right.
+
+`Interpreter` is the whole meaning of a program; the oracle is one that starts from empty dicts.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from mainstem.errors import UserCodeError
+from mainstem.gate import EventBatch
+from mainstem.lang import FIXED_COLUMNS, Abort, Program, Spec
+from mainstem.lang.runtime import Row, coerce, reason_of, running, wrap
+from mainstem.lang.source import interpretable
+from mainstem.schema import MISSING, EventSchema, TableSchema, Type
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+Record = dict[str, Any]
+Load = Callable[[str, Any], Record | None]
+
+
+class Transaction:
+    """Writes are kept apart until `commit`; a missing row reads as its defaults."""
+
+    def __init__(self, rows: dict[str, dict[Any, Record | None]], load: Load, defaults: dict[str, Record]) -> None:
+        self.rows, self.load, self.defaults = rows, load, defaults
+        self.writes: dict[str, dict[Any, Record | None]] = {name: {} for name in rows}
+
+    def _record(self, table: str, key: Any) -> Record | None:
+        if key in self.writes[table]:
+            return self.writes[table][key]
+        if key not in self.rows[table]:
+            self.rows[table][key] = self.load(table, key)
+        return self.rows[table][key]
+
+    def read(self, table: str, key: Any, field: str) -> Any:
+        return (self._record(table, key) or self.defaults[table])[field]
+
+    def exists(self, table: str, key: Any) -> bool:
+        return self._record(table, key) is not None
+
+    def write(self, table: str, key: Any, field: str, value: Any) -> None:
+        self.writes[table][key] = {**(self._record(table, key) or self.defaults[table]), field: value}
+
+    def delete(self, table: str, key: Any) -> None:
+        self.writes[table][key] = None
+
+    def commit(self) -> None:
+        for table, changes in self.writes.items():
+            self.rows[table].update(changes)
+
+
+class Interpreter:
+    """Runs batches; `rows` is the state it knows, `load` gives a row it does not know yet."""
+
+    def __init__(self, spec: Spec, outputs: dict[str, Type] | None, load: Load = lambda table, key: None) -> None:
+        self.spec, self.outputs, self.load = spec, outputs, load
+        self.rows: dict[str, dict[Any, Record | None]] = {t.schema.name: {} for t in spec.tables}
+        self.changed: dict[str, dict[Any, None]] = {t.schema.name: {} for t in spec.tables}
+        self.defaults = {t.schema.name: default_record(t.schema) for t in spec.tables}
+        self.checks = {t.schema.name: [(c.__name__, interpretable(c)) for c in t.checks] for t in spec.tables}
+        self.functions = [(b.event, b.name, interpretable(b.function)) for b in spec.functions]
+
+    def run(self, batch: EventBatch, first_seq: int) -> list[Record]:
+        """One dict per transaction: ts, seq, event, function, status, reason, and `values`."""
+        readers = [iter(_events(batch, k, s)) for k, s in enumerate(self.spec.events)]
+        out = []
+        for i, kind in enumerate(batch.kind.tolist()):
+            event, name = next(readers[kind]), self.spec.events[kind].name
+            for bound, function_name, function in self.functions:
+                if bound == name:
+                    row = {"ts": int(batch.ts[i]), "seq": first_seq + i, "event": name, "function": function_name}
+                    out.append(row | self._transaction(function_name, function, event))
+        return out
+
+    def _transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
+        transaction = Transaction(self.rows, self.load, self.defaults)
+        try:
+            with running(transaction):
+                values = self._output(function(event))
+                self._check(transaction)
+        except Exception as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise UserCodeError(f"function {name} failed on {vars(event)}: {type(error).__name__}: {error}") from error
+            return {"status": "aborted", "reason": reason, "values": {}}
+        transaction.commit()
+        for table, changes in transaction.writes.items():
+            self.changed[table].update(dict.fromkeys(changes))
+        return {"status": "committed", "reason": None, "values": values}
+
+    def _check(self, transaction: Transaction) -> None:
+        for table in self.spec.tables:
+            name = table.schema.name
+            for key, record in transaction.writes[name].items():
+                for check_name, check in self.checks[name] if record is not None else ():
+                    if not check(Row(table.schema, key)):
+                        raise Abort(f"check {name}.{check_name} failed")
+
+    def _output(self, values: Record | None) -> Record:
+        if self.outputs is None or not values:
+            return values or {}
+        return {n: None if v is None else coerce(self.outputs[n], v) for n, v in values.items()}
+
+    def export(self) -> dict[str, pa.Table]:
+        """The state as Arrow tables, sorted by key."""
+        alive = ((t.schema, {k: r for k, r in self.rows[t.schema.name].items() if r is not None}) for t in self.spec.tables)
+        return {schema.name: records_to_arrow(schema, records) for schema, records in alive}
+
+
+def default_record(schema: TableSchema) -> Record:
+    return {f.name: f.type.zero if f.default is MISSING else coerce_default(f.type, f.default) for f in schema.fields}
+
+
+def coerce_default(type_: Type, value: Any) -> Any:
+    return tuple(value) if type_.length else coerce(type_, value)
+
+
+def _sort_key(key: Any) -> Any:
+    """Strings sort by their UTF-8 bytes, as Arrow does."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return tuple(p.encode() if isinstance(p, str) else p for p in parts)
+
+
+def records_to_arrow(schema: TableSchema, records: dict[Any, Record], flags: tuple[str, ...] = ()) -> pa.Table:
+    """Key columns, fields, and bool columns named in `flags`; sorted by key."""
+    keys = sorted(records, key=_sort_key)
+    columns: list[Any] = []
+    for i, type_ in enumerate(schema.key):
+        columns.append(pa.array([k if schema.scalar_key else k[i] for k in keys], type_.arrow))
+    for field in schema.fields:
+        columns.append(pa.array([records[k][field.name] for k in keys], field.type.arrow))
+    arrow = schema.arrow
+    for flag in flags:
+        columns.append(pa.array([records[k][flag] for k in keys], pa.bool_()))
+        arrow = arrow.append(pa.field(flag, pa.bool_(), nullable=False))
+    return pa.table(columns, schema=arrow)
+
+
+def rows_of_arrow(schema: TableSchema, table: pa.Table) -> dict[Any, Record]:
+    """The opposite of `records_to_arrow`."""
+    keys = list(zip(*(_plain(table[c]) for c in schema.key_columns), strict=True))
+    values = {f.name: _plain(table[f.name]) for f in schema.fields}
+    records = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return {k[0] if schema.scalar_key else k: r for k, r in zip(keys, records or [{} for _ in keys], strict=True)}
+
+
+def as_seen(value: Any) -> Any:
+    """A stored value as functions see it: timestamps are integers, arrays tuples."""
+    if isinstance(value, datetime.datetime):
+        return (value.replace(tzinfo=None) - _EPOCH) // datetime.timedelta(microseconds=1)
+    return tuple(as_seen(v) for v in value) if isinstance(value, list) else value
+
+
+def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values = column.to_pylist()
+    return [as_seen(v) for v in values] if pa.types.is_fixed_size_list(column.type) else values
+
+
+def _events(batch: EventBatch, kind: int, schema: EventSchema) -> list[SimpleNamespace]:
+    """The events of one type, in order, as functions see them."""
+    found = batch.columns[kind]
+    if found is None:
+        return []
+    stamps = batch.ts[batch.kind == kind].tolist()
+    columns: dict[str, list[Any]] = {"ts": stamps}
+    for field in schema.fields + schema.derived:
+        if field.name in found.arrays:
+            columns[field.name] = _plain(found.arrays[field.name].take(pa.array(found.pos)))
+    names = list(columns)
+    return [
+        SimpleNamespace(**{n: [wrap(x) for x in v] if isinstance(v, list) else wrap(v) for n, v in zip(names, row, strict=True)})
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def outputs_to_arrow(rows: list[Record], schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        values = [r[field.name] if field.name in FIXED_COLUMNS else r["values"].get(field.name) for r in rows]
+        if pa.types.is_dictionary(field.type):
+            columns.append(pa.array(values, pa.string()).dictionary_encode().cast(field.type))
+        else:
+            columns.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def inferred_schema(program: Program, rows: list[Record]) -> pa.Schema:
+    """The output columns of a program without declared outputs, by the first value of each."""
+    schema = program.output_schema
+    found: dict[str, Any] = {}
+    for row in rows:
+        for name, value in row["values"].items():
+            if found.setdefault(name, value) is None:
+                found[name] = value
+    for name, value in found.items():
+        schema = schema.append(pa.field(name, pa.scalar(value).type if value is not None else pa.null()))
+    return schema

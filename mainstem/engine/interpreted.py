@@ -1,0 +1,56 @@
+"""Programs that kernels can't express: the interpreter over the same columnar state, batch by batch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from mainstem.engine.interpret import Interpreter, Record, as_seen, inferred_schema, outputs_to_arrow, records_to_arrow
+from mainstem.engine.result import BatchResult, BatchStats
+from mainstem.gate import EventBatch
+from mainstem.lang import Program
+from mainstem.state import DELETED, State
+
+
+class InterpretedExecutor:
+    """Has the interface of `Executor`; its state is the same, its speed is Python's."""
+
+    engine = "interpreted"
+
+    def __init__(self, program: Program, state: State) -> None:
+        assert program.spec is not None
+        self.program, self.state = program, state
+        self.interpreter = Interpreter(program.spec, dict(program.outputs) or None, self._load)
+
+    def _load(self, table: str, key: Any) -> Record | None:
+        found = self.state.tables[table].get(key)
+        return None if found is None else {name: as_seen(value) for name, value in found.items()}
+
+    def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
+        start = time.perf_counter()
+        rows = self.interpreter.run(batch, first_seq)
+        deltas = self._flush()
+        ran = time.perf_counter()
+        schema = self.program.output_schema if self.program.outputs else inferred_schema(self.program, rows)
+        outputs = outputs_to_arrow(rows, schema)
+        aborted = sum(r["status"] == "aborted" for r in rows)
+        seconds = (0.0, ran - start, time.perf_counter() - ran)
+        stats = BatchStats(len(batch), len(rows), len(rows) - aborted, aborted, self.engine, *seconds)
+        return BatchResult(outputs, stats, lambda: deltas)
+
+    def _flush(self) -> dict[str, pa.Table]:
+        """The batch's changes go to the columnar state; the interpreter forgets what it had read."""
+        deltas = {}
+        for table in self.program.tables:
+            rows = self.interpreter.rows[table.name]
+            changed = {k: rows[k] for k in self.interpreter.changed[table.name]}
+            if changed:
+                default = self.interpreter.defaults[table.name]
+                marked = {k: {**(r or default), DELETED: r is None} for k, r in changed.items()}
+                deltas[table.name] = records_to_arrow(table, marked, (DELETED,))
+                self.state.apply(table.name, deltas[table.name])
+            rows.clear()
+            self.interpreter.changed[table.name].clear()
+        return deltas

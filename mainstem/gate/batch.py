@@ -1,0 +1,71 @@
+"""A batch of events in total order: what the engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass
+class Columns:
+    """The events of one type inside one batch.
+
+    `pos[j]` is the row of the j-th event of this type (in total order) in `arrays`. Rows of `arrays` outside `pos`
+    belong to other types or were rejected, and may hold nulls anywhere.
+    """
+
+    pos: np.ndarray
+    arrays: dict[str, pa.Array]
+
+    @property
+    def dense(self) -> bool:
+        """Whether `pos` is 0, 1, 2, … and so every row of `arrays` is an event, in order."""
+        length = len(next(iter(self.arrays.values()))) if self.arrays else len(self.pos)
+        if length != len(self.pos):
+            return False
+        return bool(np.array_equal(self.pos, identity(length)))
+
+
+@dataclass
+class EventBatch:
+    """Events in total order `(ts, input, offset)`.
+
+    All NumPy arrays are read-only, whether they are views of the user's Arrow memory or not: kernels see one array
+    type only, and nothing can write into what the user handed over.
+    """
+
+    kind: np.ndarray
+    ts: np.ndarray
+    columns: list[Columns | None]
+    position: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+_identity_cache = np.arange(65_536, dtype=np.int64)
+_identity_cache.flags.writeable = False
+_kind_cache: dict[int, np.ndarray] = {}
+
+
+def identity(length: int) -> np.ndarray:
+    """0, 1, … length-1, read-only and shared: a clean batch of one type needs no memory of its own."""
+    global _identity_cache
+    if length > len(_identity_cache):
+        _identity_cache = frozen(np.arange(length, dtype=np.int64))
+    return _identity_cache[:length]
+
+
+def constant_kind(kind: int, length: int) -> np.ndarray:
+    """`kind` repeated, read-only and shared."""
+    cached = _kind_cache.get(kind)
+    if cached is None or len(cached) < length:
+        cached = _kind_cache[kind] = frozen(np.full(max(length, 65_536), kind, dtype=np.uint8))
+    return cached[:length]
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array

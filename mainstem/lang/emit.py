@@ -1,0 +1,403 @@
+"""Blocks to kernel source: plain Python over NumPy arrays, which Numba compiles and CPython runs alike.
+
+Names inside generated functions: `S` codes of constant strings; `x_f` column f (`x_f_ok` validity, `x_f_off` list offsets);
+`e_f` the event's value; `R3` row numbers of static site 3, `r3` the row of this transaction, `w3` "already saved for undo"; for
+table 0: `T0` rows, `U0`/`V0` saved records and their rows, `u0` how many, `Z0` the default row, `H0`/`K0` hash slots
+and keys; `O4` output column 4, `N4` its nulls, `ret` which return was taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mainstem.lang import ir
+from mainstem.lang.frame import Helper
+from mainstem.schema import Type
+
+# No transaction of a correct program gives this code: a row that the key slice did not resolve.
+INTERNAL = 65535
+
+
+@dataclass
+class Body:
+    """One bound function, ready to be written out."""
+
+    index: int
+    name: str
+    kind: int
+    block: ir.Block
+    sites: list[ir.Site]
+    fields: dict[str, Type]  # event fields that it reads
+    slice: ir.Block | None
+    ids: dict[str, int] = field(default_factory=dict)  # output column -> its number in the program
+    null_columns: set[str] = field(default_factory=set)  # columns that a return may leave null
+
+    @property
+    def tables(self) -> list[int]:
+        return sorted({s.table for s in self.sites})
+
+    @property
+    def written(self) -> list[int]:
+        return sorted({s.table for s in self.sites if s.writes})
+
+    @property
+    def columns(self) -> list[str]:
+        names = {c: None for s in ir.walk(self.block) if isinstance(s, ir.Return) for c, _ in s.columns}
+        return list(names)
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.depth = 0
+
+    def add(self, *lines: str) -> None:
+        self.text.extend("    " * self.depth + line for line in lines)
+
+
+def event_parameters(fields: dict[str, Type]) -> list[str]:
+    names = []
+    for name, type_ in fields.items():
+        names.append(f"x_{name}")
+        if type_.nullable:
+            names.append(f"x_{name}_ok")
+        if type_.is_list:
+            names.append(f"x_{name}_off")
+    return names
+
+
+def _load_event(lines: Lines, fields: dict[str, Type]) -> None:
+    for name, type_ in fields.items():
+        if name == "ts":
+            lines.add("e_ts = x_ts[j]")
+        elif type_.is_list:
+            lines.add(f"e_{name}_lo = x_{name}_off[p]", f"e_{name}_hi = x_{name}_off[p + 1]")
+        else:
+            test = " != 0" if type_.base == "bool" else ""
+            lines.add(f"e_{name} = x_{name}[p]{test}")
+        if type_.nullable:
+            lines.add(f"e_{name}_null = x_{name}_ok[p] == 0")
+
+
+class Writer:
+    """Writes blocks of one generated function; subclasses say what leaving it means."""
+
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+
+    def leave(self, code: str) -> None:
+        raise AssertionError("a subclass says how a function ends")
+
+    def block(self, block: ir.Block) -> None:
+        self.lines.depth += 1
+        for statement in block:
+            self.statement(statement)
+        if not block:
+            self.lines.add("pass")
+        self.lines.depth -= 1
+
+    def statement(self, s: ir.Statement) -> None:
+        add = self.lines.add
+        match s:
+            case ir.Let():
+                add(f"{s.target} = {s.text}")
+            case ir.Checked():
+                self.checked(s)
+            case ir.If():
+                add(f"if {s.condition.text}:")
+                self.block(s.then)
+                if s.otherwise:
+                    add("else:")
+                    self.block(s.otherwise)
+            case ir.For():
+                add(f"for {s.variable} in range({s.start.text}, {s.stop.text}, {s.step}):")
+                self.block(s.body)
+            case ir.Once():
+                add("for _ in range(1):")
+                self.block(s.body)
+            case ir.While():
+                add("while True:")
+                self.block([*s.head, ir.If(s.line, ir.Value(f"not ({s.condition.text})", "bool"), [ir.Break(s.line)], []), *s.body])
+            case ir.Break():
+                add("break")
+            case ir.Continue():
+                add("continue")
+            case ir.AbortIf():
+                add(f"if {s.condition.text}:")
+                self.lines.depth += 1
+                self.leave(str(s.code))
+                self.lines.depth -= 1
+            case _:
+                self.special(s)
+
+    def call(self, s: ir.Checked) -> str:
+        arguments = [a.text for a in s.arguments]
+        return f"{s.call}({', '.join(arguments)}{', S' if s.call.startswith('h') and s.call[1:2].isdigit() else ''})"
+
+    def checked(self, s: ir.Checked) -> None:
+        self.lines.add(f"{s.target}, c = {self.call(s)}", "if c != 0:")
+        self.lines.depth += 1
+        self.leave("c")
+        self.lines.depth -= 1
+
+    def special(self, s: ir.Statement) -> None:
+        raise AssertionError(f"{type(s).__name__} in {type(self).__name__}")
+
+
+class ValueWriter(Writer):
+    """Helpers and checks: `(value, code)`."""
+
+    def __init__(self, lines: Lines, result: str, table: int | None = None) -> None:
+        super().__init__(lines)
+        self.zero = "0.0" if result == "float" else "False" if result == "bool" else "0"
+        self.table = table
+
+    def leave(self, code: str) -> None:
+        self.lines.add(f"return {self.zero}, {code}")
+
+    def special(self, s: ir.Statement) -> None:
+        if isinstance(s, ir.Finish):
+            self.lines.add(f"return {s.value.text}, 0")
+        elif isinstance(s, ir.Load) and self.table is not None:
+            self.lines.add(f"{s.target} = T[r]['{s.field}']{f'[{s.index}]' if s.index else ''}")
+        else:
+            super().special(s)
+
+
+class TransactionWriter(Writer):
+    """The body on resolved rows: `(code, undo count per written table …)`."""
+
+    def __init__(self, lines: Lines, body: Body) -> None:
+        super().__init__(lines)
+        self.body = body
+
+    def leave(self, code: str) -> None:
+        counts = [f"u{i}" for i in self.body.written] or ["0"]
+        self.lines.add(f"return {code}, {', '.join(counts)}")
+
+    def special(self, s: ir.Statement) -> None:
+        add = self.lines.add
+        match s:
+            case ir.Resolve():
+                self._resolve(s)
+            case ir.Load():
+                add(f"{s.target} = {self._cell(s.site, s.field, s.index)}")
+            case ir.Exists():
+                add(f"{s.target} = {self._cell(s.site, '_alive')} != 0")
+            case ir.Store():
+                self._save(s.site)
+                text = f"1 if {s.value.text} else 0" if s.value.base == "bool" else s.value.text
+                add(f"{self._cell(s.site, s.field, s.index)} = {text}", f"{self._cell(s.site, '_alive')} = 1")
+            case ir.Delete():
+                self._save(s.site)
+                table = self._site(s.site).table
+                add(f"T{table}[r{s.site}] = Z{table}[0]")
+            case ir.Return():
+                self._return(s)
+            case _:
+                super().special(s)
+
+    def _site(self, index: int) -> ir.Site:
+        return self.body.sites[index]
+
+    def _cell(self, site: int, field_name: str, index: str | None = None) -> str:
+        return f"T{self._site(site).table}[r{site}]['{field_name}']{f'[{index}]' if index else ''}"
+
+    def _resolve(self, s: ir.Resolve) -> None:
+        site = self._site(s.site)
+        if site.columns is not None:
+            return
+        if site.dynamic:
+            keys = ", ".join(k.text for k in s.key)
+            self.lines.add(f"r{s.site} = probe{len(s.key)}(H{site.table}, K{site.table}, {keys})")
+            if site.writes:
+                self.lines.add(f"w{s.site} = False")
+        else:
+            self.lines.add(f"r{s.site} = R{s.site}[j]")
+        self.lines.add(f"if r{s.site} < 0:")
+        self.lines.depth += 1
+        self.leave(str(INTERNAL))
+        self.lines.depth -= 1
+
+    def _save(self, site: int) -> None:
+        """The record as it was, once per site; one record twice is harmless because undo runs backwards."""
+        table = self._site(site).table
+        self.lines.add(
+            f"if not w{site}:",
+            f"    U{table}[u{table}] = T{table}[r{site}]",
+            f"    V{table}[u{table}] = r{site}",
+            f"    u{table} += 1",
+            f"    w{site} = True",
+        )
+
+    def _return(self, s: ir.Return) -> None:
+        ids = self.body.ids
+        for column, value in s.columns:
+            if value.base != "none":
+                text = f"1 if {value.text} else 0" if value.base == "bool" else value.text
+                self.lines.add(f"O{ids[column]}[t] = {text}")
+            if column in self.body.null_columns:
+                self.lines.add(f"N{ids[column]}[t] = {f'1 if {value.null} else 0' if value.null else '0'}")
+        if s.number:
+            self.lines.add(f"ret[t] = {s.number}")
+        self.leave("0")
+
+
+class KeyWriter(Writer):
+    """The event-only slice: fills key arrays; gives the running count of dynamic keys per table."""
+
+    def __init__(self, lines: Lines, body: Body) -> None:
+        super().__init__(lines)
+        self.body = body
+        self.dynamic = sorted({s.table for s in body.sites if s.dynamic})
+
+    def leave(self, code: str) -> None:
+        self.lines.add(f"return {', '.join(f'd{i}' for i in self.dynamic) or '0'}")
+
+    def checked(self, s: ir.Checked) -> None:
+        # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
+        self.lines.add(f"{s.target}, _ = {self.call(s)}")
+
+    def special(self, s: ir.Statement) -> None:
+        if isinstance(s, ir.Resolve):
+            self._resolve(s)
+        elif isinstance(s, ir.Return):
+            self.leave("0")
+        else:
+            super().special(s)
+
+    def _resolve(self, s: ir.Resolve) -> None:
+        site = self.body.sites[s.site]
+        if not site.dynamic:
+            for c, key in enumerate(s.key):
+                self.lines.add(f"k{s.site}_{c}[j] = {key.text}")
+            self.lines.add(f"k{s.site}_ok[j] = 1")
+            return
+        self.lines.add("if fill:")
+        for c, key in enumerate(s.key):
+            self.lines.add(f"    q{site.table}_{c}[d{site.table}] = {key.text}")
+        self.lines.add(f"d{site.table} += 1")
+
+
+def helper_source(helper: Helper) -> list[str]:
+    lines = Lines()
+    lines.add("@kernel", f"def {helper.name}({', '.join([*helper.parameters, 'S'])}):")
+    ValueWriter(lines, helper.result).block(helper.block)
+    return lines.text
+
+
+def check_source(table: int, name: str, block: ir.Block) -> list[str]:
+    lines = Lines()
+    lines.add("@kernel", f"def check_{table}_{name}(T, r, S):")
+    ValueWriter(lines, "bool", table).block(block)
+    return lines.text
+
+
+def checks_source(table: int, checks: list[tuple[str, int]]) -> list[str]:
+    """All checks of one table over the rows that a transaction wrote."""
+    lines = Lines()
+    lines.add(
+        "@kernel",
+        f"def checks_{table}(T, V, u, S):",
+        "    for q in range(u):",
+        "        r = V[q]",
+        "        if T[r]['_alive'] != 0:",
+    )
+    for name, code in checks:
+        lines.add(
+            f"            ok, c = check_{table}_{name}(T, r, S)",
+            "            if c != 0:",
+            "                return c",
+            "            if not ok:",
+            f"                return {code}",
+        )
+    lines.add("    return 0")
+    return lines.text
+
+
+def transaction_parameters(body: Body) -> list[str]:
+    names = ["j", "p", "t", "S", *event_parameters(body.fields)]
+    names += [f"R{s.index}" for s in body.sites if not s.dynamic]
+    for i in body.tables:
+        names.append(f"T{i}")
+        if i in body.written:
+            names += [f"U{i}", f"V{i}"]
+        if any(isinstance(s, ir.Delete) and body.sites[s.site].table == i for s in ir.walk(body.block)):
+            names.append(f"Z{i}")
+        if any(s.dynamic and s.table == i for s in body.sites):
+            names += [f"H{i}", f"K{i}"]
+    ids = body.ids
+    for column in body.columns:
+        names.append(f"O{ids[column]}")
+        if column in body.null_columns:
+            names.append(f"N{ids[column]}")
+    if body.columns:
+        names.append("ret")
+    return names
+
+
+def transaction_source(body: Body, checked: set[int]) -> list[str]:
+    """`body_f` is the function; `txn_f` adds the checks of the tables that it wrote."""
+    lines = Lines()
+    parameters = transaction_parameters(body)
+    lines.add("@kernel", f"def body_{body.index}({', '.join(parameters)}):")
+    lines.depth += 1
+    _load_event(lines, body.fields)
+    lines.add(*(f"r{s.index} = R{s.index}[j]" for s in body.sites if s.columns is not None))
+    lines.add(*(f"w{s.index} = False" for s in body.sites if s.writes and not s.dynamic))
+    lines.add(*(f"u{i} = 0" for i in body.written))
+    lines.depth -= 1
+    TransactionWriter(lines, body).block(body.block)
+    counts = [f"u{i}" for i in body.written] or ["_"]
+    lines.add(
+        "",
+        "@kernel",
+        f"def txn_{body.index}({', '.join(parameters)}):",
+        f"    code, {', '.join(counts)} = body_{body.index}({', '.join(parameters)})",
+    )
+    for i in body.written:
+        if i in checked:
+            lines.add("    if code == 0:", f"        code = checks_{i}(T{i}, V{i}, u{i}, S)")
+    lines.add(f"    return code, {', '.join(counts)}")
+    return lines.text
+
+
+def key_parameters(body: Body) -> list[str]:
+    names = ["S", *event_parameters(body.fields)]
+    for site in body.sites:
+        if site.columns is None and not site.dynamic:
+            names += [f"k{site.index}_{c}" for c in range(_arity(body, site.index))] + [f"k{site.index}_ok"]
+    for i in sorted({s.table for s in body.sites if s.dynamic}):
+        arity = max(_arity(body, s.index) for s in body.sites if s.table == i)
+        names += [f"q{i}_{c}" for c in range(arity)]
+    return names
+
+
+def _arity(body: Body, site: int) -> int:
+    return next(len(s.key) for s in ir.walk(body.block) if isinstance(s, ir.Resolve) and s.site == site)
+
+
+def keys_source(body: Body) -> list[str]:
+    """`key_f` does one event, `keys_f` all of a batch; called first to count (`fill` false), then to fill."""
+    assert body.slice is not None
+    lines, parameters = Lines(), key_parameters(body)
+    dynamic = sorted({s.table for s in body.sites if s.dynamic})
+    counters = [f"d{i}" for i in dynamic]
+    lines.add("@kernel", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
+    lines.depth += 1
+    _load_event(lines, body.fields)
+    lines.depth -= 1
+    writer = KeyWriter(lines, body)
+    writer.block(body.slice)
+    lines.depth += 1
+    writer.leave("0")
+    lines.depth -= 1
+    ends = [f"end{i}" for i in dynamic]
+    lines.add("", "@kernel", f"def keys_{body.index}({', '.join(['pos', 'fill', *ends, *parameters])}):")
+    lines.depth += 1
+    lines.add(*(f"{c} = 0" for c in counters))
+    lines.add("for j in range(len(pos)):")
+    result = ", ".join(counters) or "_"
+    lines.add(f"    {result} = key_{body.index}({', '.join(['j', 'pos[j]', 'fill', *counters, *parameters])})")
+    lines.add(*(f"    end{i}[j] = d{i}" for i in dynamic))
+    return lines.text

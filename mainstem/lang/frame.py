@@ -1,0 +1,246 @@
+"""What lowering knows while it walks one function: names, types, the block it writes to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainstem.errors import ProgramError
+from mainstem.lang import arith, ir
+from mainstem.lang.ir import Value
+from mainstem.lang.runtime import Table
+from mainstem.lang.source import Source
+from mainstem.schema import EventSchema, Type
+
+
+class Uncompilable(Exception):
+    """Valid Python that kernels can't express; the program then runs interpreted and says why."""
+
+    def __init__(self, what: str, source: Source, node: ast.AST | None) -> None:
+        line = getattr(node, "lineno", source.tree.lineno)
+        super().__init__(f"{what} ({source.file}:{line}, in {source.name})")
+
+
+@dataclass
+class Helper:
+    """A pure function that bodies call, compiled for one combination of argument types."""
+
+    name: str
+    parameters: tuple[str, ...]
+    block: ir.Block
+    result: str
+
+
+@dataclass
+class Shared:
+    """What all functions of a program collect together."""
+
+    tables: dict[int, int]  # id(Table) -> index
+    handles: list[Table]
+    strings: list[str | bytes] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=lambda: list(arith.BUILTIN_REASONS))
+    helpers: dict[tuple[Any, tuple[str, ...]], Helper] = field(default_factory=dict)
+    lowering: list[Any] = field(default_factory=list)  # helpers being lowered: finds recursion
+
+    def string(self, value: str | bytes) -> Value:
+        for i, known in enumerate(self.strings):
+            if type(known) is type(value) and known == value:
+                break
+        else:
+            i = len(self.strings)
+            self.strings.append(value)
+        return Value(f"S[{i}]", "str" if isinstance(value, str) else "bytes", constant=value)
+
+    def reason(self, text: str) -> int:
+        # A user's reason may read like a built-in one; it is the text that counts.
+        if text not in self.reasons:
+            self.reasons.append(text)
+        return self.reasons.index(text)
+
+
+@dataclass
+class Binding:
+    """What a local name stands for at this point: a value, a row or a tuple of values."""
+
+    value: Value | None = None
+    site: int | None = None
+    items: tuple[Value, ...] | None = None
+
+
+class Frame:
+    """One function being lowered."""
+
+    def __init__(self, source: Source, shared: Shared, *, event: EventSchema | None = None, row: int | None = None) -> None:
+        self.source, self.shared, self.event, self.row_table = source, shared, event, row
+        self.block: ir.Block = []
+        self.env: dict[str, Binding] = {}
+        self.reachable = True
+        self.types: dict[str, tuple[str, int]] = {}
+        self.sites: list[ir.Site] = []
+        self.site_of: dict[tuple[int, str], int] = {}
+        self.used_fields: dict[str, Type] = {}
+        self.returns = 0
+        self.columns: dict[str, tuple[str, int]] = {}
+        self.loops: list[set[str]] = []  # names that each enclosing loop assigns
+        self.loop_variables: set[str] = set()
+        self.temporaries = 0
+        self.assigned = _assignment_counts(source.tree)
+        self.assigned_in_loops = _assigned_in_loops(source.tree)
+        self.may_be_null = _mentions_null(source.tree, event)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def emit(self, statement: ir.Statement) -> None:
+        self.block.append(statement)
+
+    def temporary(self) -> str:
+        self.temporaries += 1
+        return f"t{self.temporaries}"
+
+    def let(self, node: ast.AST, text: str, uses: tuple[str, ...], base: str) -> Value:
+        name = self.temporary()
+        self.emit(ir.Let(_line(node), name, text, uses))
+        return Value(name, base)
+
+    def checked(self, node: ast.AST, call: str, arguments: tuple[Value, ...], base: str) -> Value:
+        name = self.temporary()
+        self.emit(ir.Checked(_line(node), name, call, arguments))
+        return Value(name, base)
+
+    def not_null(self, value: Value, node: ast.AST) -> Value:
+        """The value where a null aborts."""
+        if value.base == "none":
+            self.emit(ir.AbortIf(_line(node), Value("True", "bool"), arith.NULL))
+            return Value("0", "int")
+        if value.null is None:
+            return value
+        self.emit(ir.AbortIf(_line(node), Value(value.null, "bool"), arith.NULL))
+        return Value(value.text, value.base, constant=value.constant)
+
+    @contextmanager
+    def into(self, block: ir.Block) -> Iterator[ir.Block]:
+        """Statements go to `block` meanwhile."""
+        outer, self.block = self.block, block
+        try:
+            yield block
+        finally:
+            self.block = outer
+
+    # -- errors -------------------------------------------------------------------------------------------------
+
+    def error(self, what: str, node: ast.AST | None = None, remedy: str = "") -> ProgramError:
+        return self.source.error(what, node, remedy)
+
+    def uncompilable(self, what: str, node: ast.AST) -> Uncompilable:
+        return Uncompilable(what, self.source, node)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def assign(self, name: str, value: Value, node: ast.AST) -> None:
+        """A user's local takes a value; its type never changes."""
+        known, line = self.types.get(name, ("none", 0))
+        if value.base != "none":
+            if known not in ("none", value.base):
+                raise self.error(
+                    f"{name} is {known} on line {line} and becomes {value.base}",
+                    node,
+                    _conversion_remedy(known, value.base),
+                )
+            self.types[name] = (value.base, _line(node))
+        local, flag = f"l_{name}", f"l_{name}_null"
+        self.emit(ir.Let(_line(node), local, value.text, value.names[:1] if value.text.isidentifier() else ()))
+        if self.may_be_null:
+            null = value.null or "False"
+            self.emit(ir.Let(_line(node), flag, null, (null,) if null not in ("True", "False") else ()))
+        self.env[name] = Binding(value=Value(local, value.base, flag if value.null else None))
+
+    def join(self, *envs: dict[str, Binding] | None) -> None:
+        """What is known after branches that meet: names that every branch leaves set, and alike."""
+        live = [env for env in envs if env is not None]
+        self.reachable = bool(live)
+        if not live:
+            return
+        first, *others = live
+        self.env = {}
+        for name, binding in first.items():
+            if all(name in env for env in others):
+                joined = _join_bindings(name, [binding, *(env[name] for env in others)])
+                if joined is not None:
+                    self.env[name] = joined
+
+    def enter_loop(self, names: set[str]) -> None:
+        """Inside a loop, what the body assigns may hold an earlier turn's value: null if it ever is."""
+        self.loops.append(names)
+        for name in names & self.env.keys():
+            binding = self.env[name]
+            if binding.value is None:
+                del self.env[name]
+            elif self.may_be_null:
+                base = binding.value.base
+                self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
+
+    def leave_loop(self, before: dict[str, Binding]) -> None:
+        names = self.loops.pop()
+        self.env = dict(before)
+        for name in names & self.env.keys():
+            binding = self.env[name]
+            if binding.value is None:
+                del self.env[name]
+            elif self.may_be_null:
+                base = self.types.get(name, ("none", 0))[0]
+                self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
+        self.reachable = True
+
+
+def _join_bindings(name: str, bindings: list[Binding]) -> Binding | None:
+    first = bindings[0]
+    if all(b == first for b in bindings):
+        return first
+    if any(b.value is None for b in bindings):
+        return None
+    values = [b.value for b in bindings if b.value is not None]
+    base = next((v.base for v in values if v.base != "none"), "none")
+    null = f"l_{name}_null" if any(v.null for v in values) else None
+    return Binding(value=Value(f"l_{name}", base, null))
+
+
+def _conversion_remedy(old: str, new: str) -> str:
+    if (old, new) == ("int", "float"):
+        return "start it as a float (write 0.0, not 0), or convert with int(…)"
+    if (old, new) == ("float", "int"):
+        return "convert with float(…), or write 1.0, not 1"
+    return "use another name for the other type"
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def assigned_names(nodes: list[ast.stmt]) -> set[str]:
+    """Names that these statements assign, loop variables included."""
+    return {n.id for s in nodes for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+    return counts
+
+
+def _assigned_in_loops(tree: ast.FunctionDef) -> set[str]:
+    return {n for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) for n in assigned_names([node])}
+
+
+def _mentions_null(tree: ast.FunctionDef, event: EventSchema | None) -> bool:
+    nullable = {f.name for f in event.fields + event.derived if f.type.nullable} if event else set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value is None:
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in nullable:
+            return True
+    return False

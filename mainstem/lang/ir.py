@@ -1,0 +1,218 @@
+"""The intermediate form of one function: typed three-address statements in structured blocks.
+
+A `Value` is an operand: a local of the generated code or a literal. Statements name what they define and use, so that
+analysis (`analyse`, `keys`) needs no knowledge of Python. `emit` turns blocks into kernel source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_CONSTANT: Any = object()
+
+
+@dataclass(frozen=True)
+class Value:
+    """An operand. `null` names a local that is true when the value is null; None when it can't be."""
+
+    text: str
+    base: str  # int, float, bool, str, bytes or none
+    null: str | None = None
+    constant: Any = NOT_CONSTANT
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The locals that this operand reads."""
+        parts = [p for p in (self.text, self.null) if p is not None and p.isidentifier() and p not in ("True", "False")]
+        return tuple(parts)
+
+
+@dataclass
+class Site:
+    """One place of state that a function reaches: a table and a key expression (the papers' *ref*)."""
+
+    index: int
+    table: int
+    text: str  # as written, for people
+    line: int
+    dynamic: bool = False  # the key varies in a loop
+    columns: tuple[str, ...] | None = None  # event columns when the key is just these
+    reads: bool = False
+    writes: bool = False
+    depends: set[int] = field(default_factory=set)  # D_j: sites whose earlier values the new value needs
+
+
+@dataclass
+class Statement:
+    line: int
+
+
+@dataclass
+class Let(Statement):
+    """target = expression of pure operands."""
+
+    target: str
+    text: str
+    uses: tuple[str, ...]
+
+
+@dataclass
+class Checked(Statement):
+    """target = call(arguments), which may abort."""
+
+    target: str
+    call: str
+    arguments: tuple[Value, ...]
+
+
+@dataclass
+class Resolve(Statement):
+    """The key of a site is known here."""
+
+    site: int
+    key: tuple[Value, ...]
+
+
+@dataclass
+class Load(Statement):
+    target: str
+    site: int
+    field: str
+    index: str | None = None
+
+
+@dataclass
+class Exists(Statement):
+    target: str
+    site: int
+
+
+@dataclass
+class Store(Statement):
+    site: int
+    field: str
+    value: Value
+    index: str | None = None
+
+
+@dataclass
+class Delete(Statement):
+    site: int
+
+
+@dataclass
+class If(Statement):
+    condition: Value
+    then: list[Statement]
+    otherwise: list[Statement]
+
+
+@dataclass
+class For(Statement):
+    variable: str
+    start: Value
+    stop: Value
+    step: int
+    body: list[Statement]
+
+
+@dataclass
+class While(Statement):
+    """`head` computes `condition` anew before every turn."""
+
+    head: list[Statement]
+    condition: Value
+    body: list[Statement]
+
+
+@dataclass
+class Once(Statement):
+    """A block of the key slice whose condition depends on state: taken once, whatever the state."""
+
+    body: list[Statement]
+
+
+@dataclass
+class Break(Statement):
+    pass
+
+
+@dataclass
+class Continue(Statement):
+    pass
+
+
+@dataclass
+class AbortIf(Statement):
+    """Abort with `code` when `condition` is true (`True` for always)."""
+
+    condition: Value
+    code: int
+    expected: str = ""  # the condition as written, for people
+
+
+@dataclass
+class Return(Statement):
+    number: int
+    columns: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass
+class Finish(Statement):
+    """Return of a helper or a check: a value instead of columns."""
+
+    value: Value
+
+
+Block = list[Statement]
+
+
+def defines(statement: Statement) -> tuple[str, ...]:
+    if isinstance(statement, Let | Checked | Load | Exists):
+        return (statement.target,)
+    return (statement.variable,) if isinstance(statement, For) else ()
+
+
+def operands(statement: Statement) -> tuple[str, ...]:
+    """Locals that the statement itself reads (not those of its blocks)."""
+    match statement:
+        case Let(uses=uses):
+            return uses
+        case Checked(arguments=arguments):
+            return tuple(n for a in arguments for n in a.names)
+        case Resolve(key=key):
+            return tuple(n for k in key for n in k.names)
+        case Load(index=index):
+            return (index,) if index and index.isidentifier() else ()
+        case Store(value=value, index=index):
+            return value.names + ((index,) if index and index.isidentifier() else ())
+        case If(condition=condition) | While(condition=condition) | AbortIf(condition=condition):
+            return condition.names
+        case For(start=start, stop=stop):
+            return start.names + stop.names
+        case Return(columns=columns):
+            return tuple(n for _, v in columns for n in v.names)
+        case Finish(value=value):
+            return value.names
+    return ()
+
+
+def blocks(statement: Statement) -> tuple[Block, ...]:
+    match statement:
+        case If(then=then, otherwise=otherwise):
+            return (then, otherwise)
+        case For(body=body) | Once(body=body):
+            return (body,)
+        case While(head=head, body=body):
+            return (head, body)
+    return ()
+
+
+def walk(block: Block) -> Iterator[Statement]:
+    """Every statement, outer before inner, in program order."""
+    for statement in block:
+        yield statement
+        for inner in blocks(statement):
+            yield from walk(inner)

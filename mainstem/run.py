@@ -1,0 +1,134 @@
+"""The embedded run: one process, no Spark; events in, outputs and state out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_executor, outputs_to_arrow, rows_of_arrow
+from mainstem.errors import InputError, ProgramError
+from mainstem.gate import EventBatch, Rejects, open_events
+from mainstem.lang import Program, Spec
+from mainstem.result import Result, Stats
+from mainstem.state import State, digest
+from mainstem.store import DurableRun
+
+Tables = dict[str, pa.Table]
+Progress = Callable[[int], None] | None
+
+
+def run_embedded(
+    program: Program, events: Any, *, initial: Mapping[str, pa.Table] | None, batch: int, on_bad: Any, progress: Progress,
+    state: str | Path | None, out: str | Path | None, engine: str, resume: bool, jit: bool | None,
+) -> tuple[Result, Tables]:  # fmt: skip
+    """Runs the compiled (or interpreted) engine batch by batch; durable when `state` names a directory."""
+    check_initial(program, initial)
+    if resume and state is None:
+        raise ProgramError("resume=True needs the state of the earlier run", remedy="pass state=directory")
+    if state is None:
+        memory = State({t.name: t for t in program.tables})
+        memory.load(initial or {})
+        return _run(program, events, batch, on_bad, progress, out, _in_memory(program, memory, engine, jit, out))
+    with DurableRun(program, state, initial=initial, engine=engine, out=out, jit=jit) as durable:
+        skip = durable.seq if resume else 0
+        return _run(program, events, batch, on_bad, progress, out, durable, skip)
+
+
+class _in_memory:
+    """A run whose state lives and dies with the process."""
+
+    def __init__(self, program: Program, state: State, engine: str, jit: bool | None, out: str | Path | None) -> None:
+        self.state, self.seq = state, 0
+        self.executor = make_executor(program, state, engine, jit=jit)
+        self.out = Path(out) if out is not None else None
+
+    def run(self, batch: EventBatch) -> Any:
+        result = self.executor.run(batch, self.seq)
+        if self.out is not None:
+            self.out.mkdir(parents=True, exist_ok=True)
+            final = self.out / f"part-{self.seq:020d}.parquet"
+            hidden = final.with_name(f".{final.name}")
+            pq.write_table(pa.Table.from_batches([result.outputs]), hidden)
+            hidden.rename(final)
+        self.seq += len(batch)
+        return result
+
+
+def _run(
+    program: Program, events: Any, batch: int, on_bad: Any, progress: Progress, out: str | Path | None,
+    runner: Any, skip: int = 0,
+) -> tuple[Result, Tables]:  # fmt: skip
+    stream, rejects = _open(program, events, batch, on_bad, skip)
+    stats, start = Stats(), time.perf_counter()
+    outputs: list[pa.RecordBatch] = []
+    for piece in stream:
+        done = runner.run(piece)
+        stats.batches.append(done.stats)
+        if out is None:
+            outputs.append(done.outputs)
+        if progress is not None:
+            progress(len(piece))
+    stats.seconds, stats.rejected = time.perf_counter() - start, rejects.count
+    tables = runner.state.export()
+    result = Result(rejects.table, stats, digest(tables))
+    if out is None:
+        result._outputs = _table(outputs, program)
+    else:
+        result._folder, result._schema = Path(out), None if not program.compiled else program.output_schema
+    return result, tables
+
+
+def _table(outputs: list[pa.RecordBatch], program: Program) -> pa.Table:
+    if program.compiled or not outputs:
+        return pa.Table.from_batches(outputs, program.output_schema)
+    # Interpreted programs find their columns as they run: later batches may know more of them.
+    return pa.concat_tables([pa.Table.from_batches([b]) for b in outputs], promote_options="permissive")
+
+
+def _open(program: Program, events: Any, batch: int, on_bad: Any, skip: int = 0) -> tuple[Iterator[EventBatch], Rejects]:
+    if not isinstance(batch, int) or batch < 1:
+        raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
+    return open_events(
+        events, program.events, batch_size=batch, on_bad=on_bad, derives=program.derives,
+        columns=program.used_columns, skip=skip,
+    )  # fmt: skip
+
+
+def run_oracle(
+    spec: Spec, program: Program, events: Any, *, initial: Mapping[str, pa.Table] | None, batch: int, on_bad: Any, progress: Progress
+) -> tuple[Result, Tables]:
+    """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
+    check_initial(program, initial)
+    stream, rejects = _open(program, events, batch, on_bad)
+    oracle = Interpreter(spec, dict(program.outputs) or None)
+    for table in program.tables:
+        if initial and table.name in initial:
+            oracle.rows[table.name].update(rows_of_arrow(table, initial[table.name]))
+    start, seq, rows = time.perf_counter(), 0, []
+    for piece in stream:
+        rows += oracle.run(piece, seq)
+        seq += len(piece)
+        if progress is not None:
+            progress(len(piece))
+    schema = program.output_schema if program.compiled else inferred_schema(program, rows)
+    outputs = pa.Table.from_batches([outputs_to_arrow(rows, schema)], schema)
+    tables = oracle.export()
+    aborted = sum(r["status"] == "aborted" for r in rows)
+    batch_stats = BatchStats(seq, len(rows), len(rows) - aborted, aborted, "oracle", 0.0, time.perf_counter() - start, 0.0)
+    stats = Stats(time.perf_counter() - start, [batch_stats], rejects.count)
+    return Result(rejects.table, stats, digest(tables), outputs), tables
+
+
+def check_initial(program: Program, initial: Mapping[str, pa.Table] | None) -> None:
+    """Names and shapes of the tables to start from."""
+    known = {t.name for t in program.tables}
+    for name, table in (initial or {}).items():
+        if name not in known:
+            raise InputError(f"initial= names no table {name!r}\n  tables of app {program.name}: {', '.join(sorted(known))}")
+        if not isinstance(table, pa.Table):
+            raise InputError(f"initial[{name!r}] is {type(table).__name__}\n  pass Arrow tables with the key and the fields")

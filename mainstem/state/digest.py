@@ -1,0 +1,100 @@
+"""A short fingerprint of tables: equal content gives an equal digest, whatever the Arrow representation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from mainstem.state.arrow import byte_column, is_bytes, is_text, valid_flags
+
+_DIGEST_BYTES = 8
+
+
+def digest(tables: Mapping[str, pa.Table]) -> str:
+    """16 hex digits over names, column names, types, row counts and values. Rows count in the order given."""
+    total = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for name in sorted(tables):
+        table = tables[name]
+        _put_text(total, f"{name}:{table.num_rows}:{table.num_columns}")
+        for column_name, column in zip(table.column_names, table.columns, strict=True):
+            hasher = _ColumnHasher(column.type)
+            for chunk in column.chunks:
+                hasher.update(chunk)
+            _put_text(total, f"{column_name}:{_plain_type(column.type)}")
+            total.update(hasher.digest())
+    return total.hexdigest()
+
+
+class _ColumnHasher:
+    """Hashes a column chunk by chunk; where chunks begin makes no difference.
+
+    Three streams: positions of nulls, lengths (of texts and lists), values. Lists hash their items as a column.
+    """
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = _plain_type(type_)
+        self._nulls, self._lengths, self._values = (hashlib.blake2b(digest_size=32) for _ in range(3))
+        self._rows = 0
+        self._items = _ColumnHasher(self._type.value_type) if _is_list(self._type) else None
+
+    def update(self, array: pa.Array) -> None:
+        if pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if array.null_count:
+            at = np.arange(len(array), dtype=np.int64) if pt.is_null(array.type) else np.flatnonzero(valid_flags(array) == 0)
+            self._nulls.update((self._rows + at).astype("<i8").tobytes())
+        self._rows += len(array)
+        if array.null_count < len(array):
+            self._update_values(array)
+
+    def digest(self) -> bytes:
+        items = self._items.digest() if self._items else b""
+        parts = (self._nulls, self._lengths, self._values)
+        return self._rows.to_bytes(8, "little") + b"".join(part.digest() for part in parts) + items
+
+    def _update_values(self, array: pa.Array) -> None:
+        if is_text(array.type) or is_bytes(array.type):
+            self._update_bytes(array.drop_null())
+        elif self._items is not None:
+            present = array.drop_null()
+            if not pt.is_fixed_size_list(array.type):
+                self._lengths.update(present.value_lengths().cast(pa.int64()).to_numpy().astype("<i8").tobytes())
+            self._items.update(present.flatten())
+        elif pt.is_primitive(array.type):
+            self._values.update(_bits(array.drop_null()))
+        else:
+            raise TypeError(f"a column of type {array.type} has no digest")
+
+    def _update_bytes(self, array: pa.Array) -> None:
+        column = byte_column(array)
+        self._lengths.update(np.diff(column.offsets).astype("<i8").tobytes())
+        self._values.update(np.ascontiguousarray(column.data[column.offsets[0] : column.offsets[-1]]))
+
+
+def _bits(array: pa.Array) -> bytes | np.ndarray:
+    """The values of a fixed-width array without nulls, as they lie in memory; bools as one byte each."""
+    if pt.is_boolean(array.type):
+        return np.ascontiguousarray(array.cast(pa.uint8()).to_numpy())
+    if array.type.bit_width % 8:
+        raise TypeError(f"a column of type {array.type} has no digest")
+    width = array.type.bit_width // 8
+    data = array.buffers()[1]
+    return np.frombuffer(data, np.uint8)[array.offset * width : (array.offset + len(array)) * width]
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pt.is_list(type_) or pt.is_large_list(type_) or pt.is_fixed_size_list(type_)
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pt.is_dictionary(type_) else type_
+
+
+def _put_text(total: hashlib.blake2b, text: str) -> None:
+    data = text.encode()
+    total.update(len(data).to_bytes(8, "little"))
+    total.update(data)

@@ -1,0 +1,291 @@
+"""Key -> dense row number: an open-addressing hash table over int64 components."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mainstem.state.jit import inlined, kernel
+from mainstem.state.mixing import frozen, mix
+
+_FIRST_CAPACITY = 1024
+_CAPACITY_MAX = 2**29  # a hash has 30 bits, of which the slots of the largest table use all
+# Direct addressing covers at least these keys: 256 KiB, which typical small integer keys fit in.
+_DIRECT_MIN = 2**16
+_NO_DIRECT = np.empty(0, np.int32)
+_NO_FLAGS = frozen(np.empty(0, np.uint8))
+
+# A slot is the key's tag in the high half and row + 1 in the low half; 0 is empty. The tag is the hash with a top bit that
+# is always set, so that no tag looks like an empty slot. It spares most visits to `keys` for colliding keys, and
+# lets the table grow without reading the keys again.
+_TAG_SHIFT = 32
+_ROW_BITS = 0xFFFF_FFFF
+_TAG_TOP = 1 << 62
+_MASK_MAX = 2**30 - 1  # tells the compiler that places are not negative, which spares a check per access
+
+
+class KeyIndex:
+    """Rows are numbered in order of first appearance and never move.
+
+    `slots` is the hash table (a power of two, at most half used); `keys[row]` holds the components. While most keys are
+    small non-negative integers, the usual case, `direct[k]` is row + 1 of key `k` (0: missing) beside it, and a look-up
+    costs one load; else `direct` is empty.
+    """
+
+    def __init__(self, ncomp: int) -> None:
+        self.ncomp, self.count = ncomp, 0
+        self.keys = np.empty((_FIRST_CAPACITY, ncomp), np.int64)
+        self.slots = np.zeros(2 * _FIRST_CAPACITY, np.int64)
+        self.direct = np.zeros(_DIRECT_MIN, np.int32) if ncomp == 1 else _NO_DIRECT
+
+    def resolve(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
+        """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1."""
+        return self._look_up(components, ok, insert=True)
+
+    def find(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
+        """The row of each key, -1 when it is missing. Adds nothing."""
+        return self._look_up(components, ok, insert=False)
+
+    def _look_up(self, components: Sequence[np.ndarray], ok: np.ndarray | None, insert: bool) -> np.ndarray:
+        if len(components) != self.ncomp:
+            raise ValueError(f"a key of {self.ncomp} components was looked up with {len(components)}")
+        flags = _NO_FLAGS if ok is None else frozen(np.ascontiguousarray(ok, np.uint8))
+        parts = [np.ascontiguousarray(part, np.int64) for part in components]
+        wanted = frozen(parts[0].reshape(-1, 1) if self.ncomp == 1 else np.stack(parts, axis=1))
+        out = np.empty(len(wanted), np.int64)
+        self._find(wanted, out)
+        if _count_missing(flags, out):
+            self._settle(wanted, flags, out, insert)
+        return out
+
+    def _find(self, wanted: np.ndarray, out: np.ndarray) -> None:
+        """Fill `out` with what the fast loop for this kind of key finds, else -1."""
+        if len(self.direct):
+            _find_direct(self.direct, wanted, out)
+        else:
+            find = (_find1, _find2, _find3)[self.ncomp - 1] if self.ncomp <= 3 else _find_any
+            find(self.slots, self.keys, wanted, out)
+
+    def _settle(self, wanted: np.ndarray, flags: np.ndarray, out: np.ndarray, insert: bool) -> None:
+        """Look up thoroughly, and add, what the fast loop did not find."""
+        done = 0
+        while True:
+            done, self.count = _settle(
+                self.slots, self.keys, self.direct, self.count, wanted, flags, out, done, insert
+            )
+            if done == len(out):
+                return
+            self._grow()
+
+    def _grow(self) -> None:
+        """Double the capacity. The old arrays stay valid for whoever still reads them."""
+        capacity = 2 * len(self.keys)
+        if capacity > _CAPACITY_MAX:
+            raise MemoryError(f"a table holds at most {_CAPACITY_MAX:,} keys; split it into several tables")
+        keys = np.empty((capacity, self.ncomp), np.int64)
+        keys[: self.count] = self.keys[: self.count]
+        slots = np.zeros(2 * capacity, np.int64)
+        _move_slots(self.slots, slots)
+        if self.ncomp == 1:
+            self.direct = self._direct_for(keys, 2 * capacity)
+        self.keys, self.slots = keys, slots
+
+    def _direct_for(self, keys: np.ndarray, size: int) -> np.ndarray:
+        """A direct table of `[0, size)` when at least half of the keys are there, else an empty one."""
+        size = max(size, _DIRECT_MIN)
+        if 2 * _count_below(keys, self.count, size) < self.count:
+            return _NO_DIRECT
+        if size == len(self.direct):
+            return self.direct
+        direct = np.zeros(size, np.int32)
+        direct[: len(self.direct)] = self.direct
+        _extend_direct(direct, len(self.direct), keys, self.count)
+        return direct
+
+
+@inlined
+def _tag_of(state):  # type: ignore[no-untyped-def]
+    return (state | _TAG_TOP) >> _TAG_SHIFT
+
+
+@inlined
+def probe1(slots, keys, a):  # type: ignore[no-untyped-def]
+    """Row of a key of one component, or -1."""
+    mask = (len(slots) - 1) & _MASK_MAX
+    tag = _tag_of(mix(0, int(a)))
+    at = tag & mask
+    while slots[at] != 0:
+        slot = int(slots[at])
+        row = (slot & _ROW_BITS) - 1
+        if slot >> _TAG_SHIFT == tag and keys[row, 0] == a:
+            return row
+        at = (at + 1) & mask
+    return -1
+
+
+@inlined
+def probe2(slots, keys, a, b):  # type: ignore[no-untyped-def]
+    """Row of a key of two components, or -1."""
+    mask = (len(slots) - 1) & _MASK_MAX
+    tag = _tag_of(mix(mix(0, int(a)), int(b)))
+    at = tag & mask
+    while slots[at] != 0:
+        slot = int(slots[at])
+        row = (slot & _ROW_BITS) - 1
+        if slot >> _TAG_SHIFT == tag and keys[row, 0] == a and keys[row, 1] == b:
+            return row
+        at = (at + 1) & mask
+    return -1
+
+
+@inlined
+def probe3(slots, keys, a, b, c):  # type: ignore[no-untyped-def]
+    """Row of a key of three components, or -1."""
+    mask = (len(slots) - 1) & _MASK_MAX
+    tag = _tag_of(mix(mix(mix(0, int(a)), int(b)), int(c)))
+    at = tag & mask
+    while slots[at] != 0:
+        slot = int(slots[at])
+        row = (slot & _ROW_BITS) - 1
+        if slot >> _TAG_SHIFT == tag and keys[row, 0] == a and keys[row, 1] == b and keys[row, 2] == c:
+            return row
+        at = (at + 1) & mask
+    return -1
+
+
+@inlined
+def probe4(slots, keys, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Row of a key of four components, or -1."""
+    mask = (len(slots) - 1) & _MASK_MAX
+    tag = _tag_of(mix(mix(mix(mix(0, int(a)), int(b)), int(c)), int(d)))
+    at = tag & mask
+    while slots[at] != 0:
+        slot = int(slots[at])
+        row = (slot & _ROW_BITS) - 1
+        if slot >> _TAG_SHIFT == tag and keys[row, 0] == a and keys[row, 1] == b and keys[row, 2] == c and keys[row, 3] == d:
+            return row
+        at = (at + 1) & mask
+    return -1
+
+
+@inlined
+def _probe_any(slots, keys, wanted, i):  # type: ignore[no-untyped-def]
+    """The same for the key in row `i` of `wanted`, of any number of components. -> (row or -1, tag, place)."""
+    mask = (len(slots) - 1) & _MASK_MAX
+    state = 0
+    for c in range(wanted.shape[1]):
+        state = mix(state, int(wanted[i, c]))
+    tag = _tag_of(state)
+    at = tag & mask
+    while slots[at] != 0:
+        slot = int(slots[at])
+        if slot >> _TAG_SHIFT == tag:
+            row = (slot & _ROW_BITS) - 1
+            same = True
+            for c in range(wanted.shape[1]):
+                same &= keys[row, c] == wanted[i, c]
+            if same:
+                return row, tag, at
+        at = (at + 1) & mask
+    return -1, tag, at
+
+
+# The loops that every event goes through. Their bodies hold nothing but the look-up (not even a count of the missing
+# keys, measured at 20 %), so that the processor works on many keys at once while it waits for memory.
+
+
+@kernel
+def _find_direct(direct, wanted, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        key = wanted[i, 0]
+        out[i] = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
+
+
+@kernel
+def _find1(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = probe1(slots, keys, wanted[i, 0])
+
+
+@kernel
+def _find2(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = probe2(slots, keys, wanted[i, 0], wanted[i, 1])
+
+
+@kernel
+def _find3(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = probe3(slots, keys, wanted[i, 0], wanted[i, 1], wanted[i, 2])
+
+
+@kernel
+def _find_any(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = _probe_any(slots, keys, wanted, i)[0]
+
+
+@kernel
+def _count_missing(flags, out):  # type: ignore[no-untyped-def]
+    """How many keys were not found; those whose flag is 0 are set to -1 and don't count."""
+    missing = 0
+    for i in range(len(out)):
+        if len(flags) != 0 and flags[i] == 0:
+            out[i] = -1
+        else:
+            missing += out[i] < 0
+    return missing
+
+
+@kernel
+def _settle(slots, keys, direct, count, wanted, flags, out, start, insert):  # type: ignore[no-untyped-def]
+    """Probe for the keys whose row is -1, from `start` on, and add those that are missing, until the table is full.
+
+    -> (stop, count)
+    """
+    for i in range(start, len(out)):
+        if out[i] >= 0 or (len(flags) != 0 and flags[i] == 0):
+            continue
+        row, tag, at = _probe_any(slots, keys, wanted, i)
+        if row < 0 and insert:
+            if count == len(keys):
+                return i, count
+            row = count
+            count += 1
+            slots[at] = tag << _TAG_SHIFT | row + 1
+            for c in range(wanted.shape[1]):
+                keys[row, c] = wanted[i, c]
+            if 0 <= wanted[i, 0] < len(direct):
+                direct[wanted[i, 0]] = row + 1
+        out[i] = row
+    return len(out), count
+
+
+@kernel
+def _move_slots(old, new):  # type: ignore[no-untyped-def]
+    """Fill a table of twice the size. A key goes to its old place or half the table further: two sequential streams."""
+    mask = (len(new) - 1) & _MASK_MAX
+    for slot in old:
+        if slot != 0:
+            at = (int(slot) >> _TAG_SHIFT) & mask
+            while new[at] != 0:
+                at = (at + 1) & mask
+            new[at] = slot
+
+
+@kernel
+def _count_below(keys, count, size):  # type: ignore[no-untyped-def]
+    below = 0
+    for row in range(count):
+        below += 0 <= keys[row, 0] < size
+    return below
+
+
+@kernel
+def _extend_direct(direct, start, keys, count):  # type: ignore[no-untyped-def]
+    """Enter the keys from `start` on; those below are there already."""
+    for row in range(count):
+        key = keys[row, 0]
+        if start <= key < len(direct):
+            direct[key] = row + 1

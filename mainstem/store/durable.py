@@ -1,0 +1,85 @@
+"""A program on a store: recover, run batches, commit each before its outputs are visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mainstem.engine import BatchResult, make_executor
+from mainstem.errors import InputError
+from mainstem.gate import EventBatch
+from mainstem.lang import Program
+from mainstem.state import State
+from mainstem.store.outputs import discard_staged, pending, publish, publish_pending, stage
+from mainstem.store.store import Store
+
+
+class DurableRun:
+    """The steps of one batch: 1 run in memory, 2 stage outputs, 3 commit, 4 publish outputs, 5 snapshot when due."""
+
+    def __init__(
+        self, program: Program, path: str | Path, *, initial: Mapping[str, pa.Table] | None = None,
+        engine: str = "auto", out: str | Path | None = None, jit: bool | None = None,
+    ) -> None:  # fmt: skip
+        schemas = {t.name: t for t in program.tables}
+        self.store, self.out = Store.open(path, schemas), out
+        try:
+            self.state = State(schemas)
+            for name, table in self.store.replay():
+                self.state.apply(name, table)
+            publish_pending(self.store.meta)
+            if out is not None:
+                discard_staged(out)
+            if self.store.epoch == 0 and initial:
+                self.state.load(initial)
+                self.store.commit(dict(initial), {"seq": 0, "ts": None})
+            self.executor = make_executor(program, self.state, engine, jit=jit, track=True)
+        except BaseException:
+            self.store.close()
+            raise
+
+    @property
+    def seq(self) -> int:
+        """How many events are committed."""
+        return int(self.store.meta.get("seq", 0))
+
+    def run(self, batch: EventBatch, also: Callable[[BatchResult], dict[str, Any]] = lambda result: {}) -> BatchResult:
+        """Execute and commit one batch. `also` gives more to keep in the commit's meta."""
+        self._check_order(batch)
+        result = self.executor.run(batch, self.seq)
+        meta: dict[str, Any] = {"seq": self.seq + len(batch), "ts": int(batch.ts[-1]), **also(result)}
+        staged = self._stage(result) if self.out is not None else None
+        if staged is not None and self.out is not None:
+            meta |= pending(self.out, [staged])
+        self.store.commit(result.deltas(), meta)
+        if staged is not None and self.out is not None:
+            publish(self.out, staged)
+        if self.store.snapshot_due:
+            self.store.snapshot(self.state.export())
+        return result
+
+    def _check_order(self, batch: EventBatch) -> None:
+        last = self.store.meta.get("ts")
+        if last is not None and len(batch) and batch.ts[0] < last:
+            raise InputError(
+                f"event {self.seq} has ts {int(batch.ts[0])}, but {self.store.path} is committed up to ts {last}\n"
+                "  pass resume=True when this is the same log from its start; else give later events only"
+            )
+
+    def _stage(self, result: BatchResult) -> str:
+        assert self.out is not None
+        name = f"part-{self.seq:020d}.parquet"
+        return stage(self.out, name, lambda path: pq.write_table(pa.Table.from_batches([result.outputs]), path))
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> DurableRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

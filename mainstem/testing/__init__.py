@@ -1,0 +1,23 @@
+"""Helpers for testing programs and engines: random programs, random streams, exact comparison of runs."""
+
+from __future__ import annotations
+
+from mainstem.testing.cases import Case, generate_case, streamed
+from mainstem.testing.compare import Outcome, assert_same
+from mainstem.testing.model import Knobs
+from mainstem.testing.programs import generate_program, load_program
+from mainstem.testing.streams import Event, Stream, generate_events
+
+__all__ = [
+    "Case",
+    "Event",
+    "Knobs",
+    "Outcome",
+    "Stream",
+    "assert_same",
+    "generate_case",
+    "generate_events",
+    "generate_program",
+    "load_program",
+    "streamed",
+]

@@ -1,0 +1,44 @@
+"""What every test may use: one Spark session per run, and a clean place for generated code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Generated programs take seconds to compile, so no deadline; a failure prints the blob that repeats it.
+settings.register_profile(
+    "mainstem", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("mainstem")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session on two cores, shared by all tests; tests must not stop it."""
+    from mainstem.spark.session import local_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    options = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
+    session = local_session(2, options=options, name="mainstem tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A machine on which neither JAVA_HOME nor PATH leads to a Java."""
+    monkeypatch.setenv("JAVA_HOME", "")  # set first, so that it is put back even if the test's subject sets it
+    monkeypatch.delenv("JAVA_HOME")
+    tools = tmp_path_factory.mktemp("tools")
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for tool in ("bash", "sh", "env"):
+            if os.path.exists(os.path.join(folder, tool)) and not (tools / tool).exists():
+                (tools / tool).symlink_to(os.path.join(folder, tool))
+    monkeypatch.setenv("PATH", str(tools))

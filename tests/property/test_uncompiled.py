@@ -1,0 +1,30 @@
+"""Broad: many generated programs, their kernels run uncompiled, against the oracle on outputs and state."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.testing import generate_case
+
+PROGRAMS_DEFAULT, PROGRAMS_LONG = 1_000, 100_000
+CHUNK = 50  # programs per test: pytest's own cost per test stays small, a failure still points close
+BATCHES = (1, 3, 10, 1_000)
+
+
+def check(seed: int) -> None:
+    case = generate_case(seed)
+    expected = case.run(engine="oracle", objects=seed % 5 == 0)
+    case.check(expected, engine="serial", jit=False, batch=BATCHES[seed % len(BATCHES)])
+
+
+@pytest.mark.parametrize("start", range(0, PROGRAMS_DEFAULT, CHUNK))
+def test_kernels_agree_with_the_oracle(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(PROGRAMS_DEFAULT, PROGRAMS_DEFAULT + PROGRAMS_LONG, 10 * CHUNK))
+def test_kernels_agree_with_the_oracle_long(start: int) -> None:
+    for seed in range(start, start + 10 * CHUNK):
+        check(seed)

@@ -1,0 +1,31 @@
+"""Small stores with a bit of everything, and how they are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store_driver import SCHEMAS, accounts, visits
+
+from mainstem.store import Store, write_shard_file
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A closed store whose directory holds every kind of file: two snapshots, three segments, three shard files.
+
+    Epochs 1 to 5; snapshots of 2 and 3; so epoch 3 is in a spare segment, 4 and 5 are needed from the log.
+    """
+    path = tmp_path / "small"
+    with Store.open(path, SCHEMAS) as store:
+        store.commit({"Account": accounts([(1, 10, "a")])}, {"batch": 1})
+        file = write_shard_file(path, 7, "one", {"Visit": visits([("x", 1, 1), ("y", 1, 1)])}, base=True)
+        store.commit({"Account": accounts([(2, 20, "b")])}, {"batch": 2}, [file])
+        store.snapshot({"Account": accounts([(1, 10, "a"), (2, 20, "b")])})
+        file = write_shard_file(path, 7, "two", {"Visit": visits([("x", 1, 2)])}, base=False)
+        store.commit({"Account": accounts([(1, 11, "a")], [True])}, {"batch": 3}, [file])
+        store.snapshot({"Account": accounts([(2, 20, "b")])})
+        file = write_shard_file(path, 8, "three", {"Visit": visits([("z", 1, 3)])}, base=False)
+        store.commit({"Account": accounts([(3, 30, "c")])}, {"batch": 4}, [file])
+        store.commit({"Account": accounts([(3, 31, "c"), (4, 40, "d")])}, {"batch": 5})
+    return path

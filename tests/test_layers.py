@@ -1,0 +1,114 @@
+"""The architecture as a test: who may import whom, and what the package exports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mainstem
+
+PACKAGE = Path(mainstem.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# From the bottom to the top; a module imports only from its own layer and those before it. Names in one tuple are
+# independent of each other. `testing` writes random programs as text, so it knows the schema and nothing above.
+LAYERS: list[tuple[str, ...]] = [
+    ("errors",),
+    ("schema",),
+    ("gate", "testing"),
+    ("lang",),
+    ("state",),
+    ("engine",),
+    ("store",),
+    ("spark",),
+    ("app",),
+    ("__init__",),
+    ("apps",),
+    ("bench", "cli"),
+    ("__main__",),
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+MAY_IMPORT_PYSPARK = {"spark", "bench"}
+
+
+def layer_of(path: Path) -> str:
+    """`mainstem/lang/parse.py` -> lang; `mainstem/app.py` -> app."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """(line, module, whether only for type checkers) for every import of a file, also those inside functions."""
+    tree = ast.parse(path.read_text(), filename=str(path))
+    typing_only = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for child in ast.walk(node)
+    }
+    package = ["mainstem", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*package[: len(package) - node.level + 1], node.module or ""]) if node.level else node.module
+            # `from mainstem import errors` imports a module, `from mainstem import App` a name of `mainstem/__init__`.
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield node.lineno, name, node in typing_only
+
+
+def target_layer(name: str) -> str | None:
+    """The layer that an import of `name` reaches; None for other packages."""
+    first, *rest = name.split(".")
+    if first != "mainstem":
+        return None
+    return rest[0] if rest and rest[0] in RANK else "__init__"
+
+
+def test_every_module_is_in_a_known_layer() -> None:
+    assert {layer_of(path) for path in MODULES} <= set(RANK)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downwards(path: Path) -> None:
+    own = layer_of(path)
+    for line, name, _ in imported(path):
+        target = target_layer(name)
+        if target is None or target == own:
+            continue
+        assert RANK[target] < RANK[own], f"{path}:{line}: {own} must not import {name}: {target} is not below it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_spark_and_bench_import_pyspark(path: Path) -> None:
+    if layer_of(path) in MAY_IMPORT_PYSPARK:
+        return
+    for line, name, typing_only in imported(path):
+        assert typing_only or name.split(".")[0] not in ("pyspark", "py4j"), f"{path}:{line} imports {name}"
+
+
+def test_all_names_exactly_what_is_exported() -> None:
+    public = {
+        name
+        for name, value in vars(mainstem).items()
+        if not name.startswith("_") and not isinstance(value, type(ast)) and name != "annotations"
+    }
+    assert sorted(public | {"__version__"} & set(mainstem.__all__)) == sorted(mainstem.__all__)
+
+
+def test_importing_mainstem_imports_neither_pyspark_nor_pandas() -> None:
+    code = "import sys, mainstem; sys.exit(str([m for m in ('pyspark', 'pandas') if m in sys.modules] or ''))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "\n"), done.stderr
+
+
+def test_modules_stay_small_enough_to_read() -> None:
+    lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count >= 500} == {}
