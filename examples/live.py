@@ -1,6 +1,6 @@
 """A live ledger on Spark Structured Streaming, with durable state that is queried while it runs.
 
-    python examples/live.py
+python examples/live.py
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ def main(folder: Path) -> None:
     # One file per micro-batch, to see several. A socket, Kafka or any other source works the same way.
     events = spark.readStream.schema(spark.read.parquet(log).schema).option("maxFilesPerTrigger", 1).parquet(log)
     query = ledger.app.stream(
-        spark, events, initial=ledger.initial(), state=folder / "state", checkpoint=folder / "checkpoint", out=folder / "out"
+        spark,
+        events,
+        initial=ledger.initial(),
+        state=folder / "state",
+        checkpoint=folder / "checkpoint",
+        out=folder / "out",
     )
     query.processAllAvailable()
     with ms.open(folder / "state") as db:  # any other process could do this

@@ -1,6 +1,6 @@
 """The smallest program: money between accounts, embedded, no Spark.
 
-    python examples/transfer.py
+python examples/transfer.py
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ def main() -> None:
     history = payments(200_000)
     before = today.run(history).outputs["status"].cast(pa.string())
     after = proposed.run(history).outputs["status"].cast(pa.string())
-    changed = history.append_column("today", before).append_column("proposed", after).filter(pc.not_equal(before, after))
+    changed = (
+        history.append_column("today", before).append_column("proposed", after).filter(pc.not_equal(before, after))
+    )
     counts = changed.group_by(["today", "proposed"]).aggregate([([], "count_all")]).sort_by("today")
     for row in counts.to_pylist():
         print(f"{row['count_all']:>8,} payments: {row['today']} today, {row['proposed']} with the new rule")

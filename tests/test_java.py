@@ -34,7 +34,9 @@ done
 def make_java(home: Path, version: str, *, lacks_module: bool = False) -> Path:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(FAKE_JAVA.format(home=shlex.quote(str(home)), version=version, lacks_module=str(lacks_module).lower()))
+    java.write_text(
+        FAKE_JAVA.format(home=shlex.quote(str(home)), version=version, lacks_module=str(lacks_module).lower())
+    )
     java.chmod(0o755)
     return home
 
@@ -49,12 +51,8 @@ def put_on_path(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize(
-    ("printed", "version"), [("17.0.15", 17), ("21", 21), ("25-ea", 25), ("25.0.2", 25)]
-)
-def test_java_home_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, version: int
-) -> None:
+@pytest.mark.parametrize(("printed", "version"), [("17.0.15", 17), ("21", 21), ("25-ea", 25), ("25.0.2", 25)])
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, version: int) -> None:
     put_on_path(monkeypatch, make_java(tmp_path / "other", "18.0.1"))
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "home", printed)))
     found = find_java()

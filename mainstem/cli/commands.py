@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -81,8 +80,8 @@ def demo(
 ) -> None:
     """Replay, live run and query of a ledger on Spark, each checked against the serial run.
 
-        mainstem demo
-        mainstem demo --events 5000000 --dir /tmp/ledger
+    mainstem demo
+    mainstem demo --events 5000000 --dir /tmp/ledger
     """
     from mainstem.cli.demo import show
 
@@ -106,7 +105,8 @@ def run(
     initial: InitialDir = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Events per batch: one commit each.")] = 65_536,
     on_bad: OnBadOption = OnBad.stop,
-    engine: Annotated[Engine, typer.Option("--engine", help="oracle: plain Python, one event at a time.")] = Engine.auto,
+    engine: Annotated[Engine, typer.Option(help="oracle: plain Python, one event at a time.")] = Engine.auto,
+    resume: Annotated[bool, typer.Option("--resume", help="The same log again: skip what --state has seen.")] = False,
     show: Show = 5,
 ) -> None:
     """Run a program over stored events in this process, without Spark.
@@ -115,11 +115,11 @@ def run(
         mainstem run shop.py:app orders.parquet payments.csv --state shop/ --out results/
         mainstem run shop.py:app orders.parquet --engine oracle --batch 1000
 
-    Run it again with the same --state and more events, and it goes on where it stopped.
+    Run it again with the same --state and new events, and the state goes on; after a crash, run the same
+    command with --resume.
     """
     loaded = load_app(name)
-    started = time.perf_counter()
-    with view.progress("running", _rows(events)) as tick:
+    with view.progress("running", _rows(events)) as bar:
         result = loaded.app.run(
             events if len(events) > 1 else events[0],
             state=state,
@@ -128,10 +128,10 @@ def run(
             on_bad=on_bad.value,
             out=out_dir,
             engine=engine.value,
-            progress=tick,
+            resume=resume,
+            progress=bar.add,
         )
-    seconds = time.perf_counter() - started
-    view.print_result(result, seconds, show)
+    view.print_result(result, state, show)
 
 
 @cli.command()
@@ -142,14 +142,14 @@ def replay(
     state: StateDir = None,
     out_dir: OutDir = None,
     initial: InitialDir = None,
-    master: Annotated[str, typer.Option("--master", help="Spark master, e.g. local[4] or spark://host:7077.")] = "local[*]",
-    plan: Annotated[str, typer.Option("--plan", help="auto, or one of the plans that `explain` lists.")] = "auto",
+    master: Annotated[str, typer.Option(help="Spark master, e.g. local[4] or spark://host:7077.")] = "local[*]",
+    plan: Annotated[str, typer.Option(help="auto, or one of the plans that `explain` lists.")] = "auto",
     show: Show = 5,
 ) -> None:
     """Replay stored events through a program on Spark.
 
-        mainstem replay ledger log/
-        mainstem replay shop.py:app 'orders/*.parquet' --out results/ --master spark://host:7077
+    mainstem replay ledger log/
+    mainstem replay shop.py:app 'orders/*.parquet' --out results/ --master spark://host:7077
     """
     from mainstem.cli.sparked import replay_and_print
 
@@ -165,8 +165,8 @@ def explain(
 ) -> None:
     """Tables, functions, what each reads and writes, and how it will run and why.
 
-        mainstem explain ledger
-        mainstem explain shop.py:app --mermaid > graph.mmd
+    mainstem explain ledger
+    mainstem explain shop.py:app --mermaid > graph.mmd
     """
     app = load_app(name).app
     out.print(app.explain(format="mermaid" if mermaid else "text"), markup=False, soft_wrap=True)
@@ -183,8 +183,8 @@ def query(
 ) -> None:
     """Ask the last committed state, also while a program writes to it.
 
-        mainstem query bank/ "select * from Account order by balance desc limit 10"
-        mainstem query bank/ "select sum(balance) from Account" --json
+    mainstem query bank/ "select * from Account order by balance desc limit 10"
+    mainstem query bank/ "select sum(balance) from Account" --json
     """
     table = ms.open(folder).sql(sql)
     if arrow is not None:
@@ -225,19 +225,19 @@ def generate(
 ) -> None:
     """Write a log of generated events.
 
-        mainstem generate ledger --events 1000000 --out log/
-        mainstem generate bank --events 5000 --seed 7 --out requests.parquet
+    mainstem generate ledger --events 1000000 --out log/
+    mainstem generate bank --events 5000 --seed 7 --out requests.parquet
     """
     if path.exists() and (path.is_file() or any(path.iterdir())):
         raise InputError(f"{path} exists: choose another --out, or delete it first")
     write_log = load_generator(workload.value)
-    with view.progress("generating", events) as tick:
+    with view.progress("generating", events) as bar:
         if path.suffix == ".parquet":
             with tempfile.TemporaryDirectory(dir=path.resolve().parent) as scratch:
-                (part,) = write_log(scratch, events, seed=seed, files=1, progress=tick)
+                (part,) = write_log(scratch, events, seed=seed, files=1, progress=bar.at)
                 part.replace(path)
         else:
-            write_log(path, events, seed=seed, files=files, progress=tick)
+            write_log(path, events, seed=seed, files=files, progress=bar.at)
     out.print(f"{events:,} {workload.value} events in {path}")
 
 

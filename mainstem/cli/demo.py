@@ -18,7 +18,7 @@ import mainstem as ms
 from mainstem.apps import ledger
 from mainstem.cli import view
 from mainstem.cli.sparked import quiet_session
-from mainstem.cli.view import Tick, out
+from mainstem.cli.view import Bar, out
 from mainstem.errors import SparkError
 from mainstem.state import digest
 
@@ -49,23 +49,23 @@ def show(folder: Path, events: int) -> bool:
     """Runs the demo in `folder` and prints its report; False when a check failed."""
     out.print("[bold]One program, three ways to run it, one result[/]\n")
     log = folder / "log"
-    with view.progress("1/4 generating events", events) as tick:
-        ledger.write_log(log, events, files=FILES, progress=tick)
-    with view.progress("2/4 serial run", events) as tick:
-        runs = [run_embedded(log, tick)]
+    with view.progress("1/4 generating events", events) as bar:
+        ledger.write_log(log, events, files=FILES, progress=bar.at)
+    with view.progress("2/4 serial run", events) as bar:
+        runs = [run_embedded(log, bar)]
     with quiet_session() as spark:
         with out.status("3/4 replay on Spark"):
             runs.append(run_replay(spark, log, folder / "replayed"))
-        with view.progress("4/4 live on Spark", events) as tick:
-            runs.append(run_live(spark, log, folder / "live", tick))
+        with view.progress("4/4 live on Spark", events) as bar:
+            runs.append(run_live(spark, log, folder / "live", bar))
     checks = check(log, runs)
     report(log, events, runs, checks, folder / "live" / "state")
     return all(checks.values())
 
 
-def run_embedded(log: Path, tick: Tick) -> Run:
+def run_embedded(log: Path, bar: Bar) -> Run:
     started = time.perf_counter()
-    result = ledger.app.run(log, initial=ledger.initial(), engine="serial", progress=tick)
+    result = ledger.app.run(log, initial=ledger.initial(), engine="serial", progress=bar.add)
     return Run("app.run, one process", time.perf_counter() - started, result.outputs, dict(ledger.app.state))
 
 
@@ -76,7 +76,7 @@ def run_replay(spark: SparkSession, log: Path, folder: Path) -> Run:
     return Run("app.replay, stored log", time.perf_counter() - started, read_outputs(results), tables_of(state))
 
 
-def run_live(spark: SparkSession, log: Path, folder: Path, tick: Tick) -> Run:
+def run_live(spark: SparkSession, log: Path, folder: Path, bar: Bar) -> Run:
     """The log as a stream, one file per micro-batch, with durable state."""
     for number, file in enumerate(sorted(log.iterdir())):
         os.utime(file, (number, number))  # Spark takes files by age
@@ -96,7 +96,7 @@ def run_live(spark: SparkSession, log: Path, folder: Path, tick: Tick) -> Run:
         while query.isActive:
             if time.perf_counter() - started > LIVE_SECONDS_MAX:
                 raise SparkError(f"the live run did not end within {LIVE_SECONDS_MAX:.0f} s: see {folder}")
-            tick(sum(progress["numInputRows"] for progress in query.recentProgress))
+            bar.at(sum(progress["numInputRows"] for progress in query.recentProgress))
             time.sleep(POLL_S)
         if error := query.exception():
             raise SparkError(f"the live run failed: {error}")
@@ -132,8 +132,7 @@ def report(log: Path, events: int, runs: list[Run], checks: dict[str, bool], sta
     for run in runs:
         table.add_row(run.name, f"{run.seconds:.1f}", f"{events / run.seconds:,.0f}", *run.digests)
     out.print(table)
-    for outcome, count in view.outcomes(runs[0].outputs):
-        out.print(f"  {count:>10,}  {outcome}")
+    view.print_outcomes(view.outcomes(runs[0].outputs))
     out.print(f"\n[dim]ms.open(…).sql:[/] {SQL}")
     with ms.open(state) as db:
         out.print(view.arrow_table(db.sql(SQL), rows_max=1))

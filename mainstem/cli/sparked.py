@@ -67,10 +67,11 @@ def replay_and_print(
             counts = outputs.groupBy("status", "reason").count().toArrow()
             first = outputs.orderBy("seq").limit(show).toArrow()
         seconds = time.perf_counter() - started
-    rows = [(r["status"], r["reason"], r["count"]) for r in counts.to_pylist()]
-    view.print_outcomes(rows, seconds)
+    view.print_outcomes(view.in_order([(r["status"], r["reason"], r["count"]) for r in counts.to_pylist()]))
+    out.print(f"replayed in {seconds:.1f} s, Spark's start excluded")
     if state is not None:
-        db = ms.open(state)
-        out.print(view.facts([("state", f"{state} (digest {digest({name: db.table(name) for name in db.tables})})")]))
+        with ms.open(state) as db:
+            found = digest({name: db.table(name) for name in db.tables})
+        out.print(f"state digest {found}, kept in {state}", markup=False)
     if show:
         out.print(view.arrow_table(first, show))

@@ -6,27 +6,28 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mainstem.errors import MainstemError
+from mainstem.result import Result
 
 CELL_WIDTH_MAX = 60
+REJECTS_SHOWN = 5
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Tick = Callable[[int], None]
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -52,13 +53,25 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class Bar:
+    """A progress bar: told how many more are done, or how many in all."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def add(self, count: int) -> None:
+        self._bar.advance(self._task, count)
+
+    def at(self, count: int) -> None:
+        self._bar.update(self._task, completed=count)
+
+
 @contextmanager
-def progress(label: str, total: int | None, unit: str = "events") -> Iterator[Tick]:
-    """A bar that is told how many are done; prints nothing when the output is not a terminal."""
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeElapsedColumn())
+def progress(label: str, total: int | None) -> Iterator[Bar]:
+    """A bar over `total` events; prints nothing when the output is not a terminal."""
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield Bar(bar, bar.add_task(label, total=total))
 
 
 def arrow_table(table: pa.Table, rows_max: int, title: str | None = None) -> Table:
@@ -73,26 +86,38 @@ def arrow_table(table: pa.Table, rows_max: int, title: str | None = None) -> Tab
     return view
 
 
-def outcomes(outputs: pa.Table) -> list[tuple[str, int]]:
+Outcome = tuple[str, str | None, int]
+"""Status, reason, and how many transactions ended so."""
+
+
+def outcomes(outputs: pa.Table) -> list[Outcome]:
     """How often each outcome occurred: committed first, then the reasons of the aborted, most frequent first."""
-    counts = outputs.select(["status", "reason"]).group_by(["status", "reason"]).aggregate([([], "count_all")])
-    rows = [(r["status"], r["reason"], r["count_all"]) for r in counts.to_pylist()]
-    rows.sort(key=lambda row: (row[0] != "committed", -row[2], row[1] or ""))
-    return [(status if reason is None else f"{status}: {reason}", count) for status, reason, count in rows]
+    plain = pa.table({name: outputs[name].cast(pa.string()) for name in ("status", "reason")})
+    counts = plain.group_by(["status", "reason"]).aggregate([([], "count_all")])
+    return in_order([(row["status"], row["reason"], row["count_all"]) for row in counts.to_pylist()])
 
 
-def per_second(events: int, seconds: float) -> str:
-    return f"{events / seconds:,.0f} events/s" if seconds > 0 else "-"
+def in_order(counts: list[Outcome]) -> list[Outcome]:
+    return sorted(counts, key=lambda row: (row[0] != "committed", -row[2], row[1] or ""))
 
 
-def facts(rows: list[tuple[str, str]]) -> Table:
-    """Two columns: what, and how much."""
-    view = Table.grid(padding=(0, 2))
-    view.add_column(style="dim")
-    view.add_column()
-    for name, value in rows:
-        view.add_row(name, value)
-    return view
+def print_outcomes(counts: list[Outcome]) -> None:
+    for status, reason, count in counts:
+        out.print(f"{count:>12,}  {status}" + (f": {reason}" if reason else ""), markup=False)
+
+
+def print_result(result: Result, state: Path | None, show: int) -> None:
+    """What `mainstem run` says: outcomes, speed, rejects, the state's digest and the first rows."""
+    print_outcomes(outcomes(result.outputs))
+    if result.stats.rejected:
+        out.print(f"{result.stats.rejected:>12,}  rejected")
+        out.print(arrow_table(result.rejects, REJECTS_SHOWN, title="rejects"))
+    stats = result.stats
+    rate = f" ({stats.events / stats.seconds:,.0f} events/s)" if stats.seconds else ""
+    out.print(f"{stats.events:,} events in {stats.seconds:.2f} s{rate}, engine {', '.join(stats.engines) or 'none'}")
+    out.print(f"state digest {result.digest}" + (f", kept in {state}" if state else ""), markup=False)
+    if show:
+        out.print(arrow_table(result.outputs, show))
 
 
 def _cell(value: Any) -> str:
@@ -100,7 +125,3 @@ def _cell(value: Any) -> str:
         return "[dim]null[/]"
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return escape(text if len(text) <= CELL_WIDTH_MAX else text[: CELL_WIDTH_MAX - 1] + "…")
-
-
-def committed(outputs: pa.Table) -> int:
-    return pc.sum(pc.equal(outputs["status"].cast(pa.string()), "committed")).as_py() or 0

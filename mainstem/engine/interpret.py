@@ -160,6 +160,8 @@ def as_seen(value: Any) -> Any:
 def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
+    elif pa.types.is_list(column.type) and pa.types.is_timestamp(column.type.value_type):
+        column = column.cast(pa.list_(pa.int64()))
     values = column.to_pylist()
     return [as_seen(v) for v in values] if pa.types.is_fixed_size_list(column.type) else values
 

@@ -16,6 +16,10 @@ from typing import Any
 from mainstem.engine import library
 from mainstem.state import cache_folder, compile_kernel
 
+# Generated code allocates nothing and keeps no array, so it needs no reference counts: with them, every transaction
+# would count a dozen arrays up and down, which costs several times the transaction itself.
+_OPTIONS = {"_nrt": False}
+
 
 @functools.lru_cache(maxsize=256)
 def load(source: str, jit: bool) -> dict[str, Any]:
@@ -24,9 +28,13 @@ def load(source: str, jit: bool) -> dict[str, Any]:
 
 
 def _interpreted(source: str) -> dict[str, Any]:
-    space = {"kernel": lambda function: function, **library.names(jit=False)}
+    space = {"kernel": _as_it_is, "inlined": _as_it_is, **library.names(jit=False)}
     exec(compile(source, "<generated kernels>", "exec"), space)
     return space
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
 
 
 def _compiled(source: str) -> dict[str, Any]:
@@ -38,13 +46,21 @@ def _compiled(source: str) -> dict[str, Any]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # cached code finds its module by name
-    vars(module).update(kernel=compile_kernel, **library.names(jit=True))
+    vars(module).update(kernel=_kernel, inlined=_inlined, **library.names(jit=True))
     spec.loader.exec_module(module)
     return vars(module)
 
 
+def _kernel(function: Any) -> Any:
+    return compile_kernel(function, **_OPTIONS)
+
+
+def _inlined(function: Any) -> Any:
+    return compile_kernel(function, **_OPTIONS, forceinline=True)
+
+
 def _name(source: str) -> str:
-    return hashlib.blake2b(source.encode(), digest_size=10).hexdigest()
+    return hashlib.blake2b(f"{_OPTIONS}\n{source}".encode(), digest_size=10).hexdigest()
 
 
 def _folder() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from mainstem.gate.cast import Cast, is_text, to_ts, to_type
 from mainstem.gate.flaws import Flaws
 from mainstem.gate.piece import UNKNOWN, Part, Piece
 from mainstem.gate.raw import RawBatch, Request
-from mainstem.gate.rejects import rows_as_json
+from mainstem.gate.rejects import batch_as_json, values_of
 from mainstem.schema import MISSING, EventSchema, Field
 
 
@@ -24,7 +25,7 @@ def piece_of_batch(raw: RawBatch, request: Request, label: str) -> Piece:
     batch, flaws = raw.batch, reader.flaws
     ts = reader.ts()
     kind, parts = reader.by_event_column() if reader.is_mixed() else reader.of_one_type()
-    return Piece(len(raw), ts, kind, parts, flaws, lambda rows: rows_as_json(batch.take(rows).to_pylist()))
+    return Piece(len(raw), ts, kind, parts, flaws, lambda rows: batch_as_json(batch, rows))
 
 
 class _Reader:
@@ -42,7 +43,7 @@ class _Reader:
         array = self.batch.column(self.names.index("ts"))
         cast = to_ts(array, self.format)
         for row in cast.bad.tolist():
-            self.flaws.add(row, flaw.wrong_ts(array[row].as_py()))
+            self.flaws.add(row, flaw.wrong_ts(_value_at(array, row)))
         return cast.array
 
     def is_mixed(self) -> bool:
@@ -75,7 +76,7 @@ class _Reader:
         if len(known) == 1 and events.null_count:  # nothing else can be meant
             kind[events.is_null().to_numpy(zero_copy_only=False)] = 0
         for row in np.flatnonzero(kind == UNKNOWN).tolist():
-            self.flaws.add(row, flaw.unknown_event(events[row].as_py(), known))
+            self.flaws.add(row, flaw.unknown_event(_value_at(events, row), known))
         parts = []
         for number in range(len(known)):
             rows = np.flatnonzero(kind == number)
@@ -155,7 +156,11 @@ class _Reader:
 def _cast_flaw(cast: Cast, schema: EventSchema, field: Field, array: pa.Array, row: int) -> flaw.Flaw:
     if cast.wrong_type:
         return flaw.wrong_type(schema, field, str(array.type))
-    return flaw.wrong_value(schema, field, array[row].as_py())
+    return flaw.wrong_value(schema, field, _value_at(array, row))
+
+
+def _value_at(array: pa.Array, row: int) -> Any:
+    return values_of(array.slice(row, 1))[0]
 
 
 def rows_where(mask: pa.Array, rows: np.ndarray | None) -> list[int]:

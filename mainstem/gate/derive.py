@@ -13,6 +13,7 @@ from mainstem.errors import InputError, ProgramError
 from mainstem.gate import flaws as flaw
 from mainstem.gate.batch import Columns, EventBatch, identity
 from mainstem.gate.cast import to_type
+from mainstem.gate.rejects import values_of
 from mainstem.schema import EventSchema, Field
 
 
@@ -95,7 +96,7 @@ def _checked(derive: Derive, field: Field, values: Any, length: int) -> pa.Array
     if len(cast.bad):
         raise ProgramError(
             f"{derive.label} returned column '{field.name}' as {array.type}, "
-            f"with {flaw.shown(array[int(cast.bad[0])].as_py())}; declared is {field.type}",
+            f"with {flaw.shown(values_of(array.slice(int(cast.bad[0]), 1))[0])}; declared is {field.type}",
             remedy=f"return the column as {field.type.arrow}",
         )
     items = cast.array.flatten() if field.type.is_list else None

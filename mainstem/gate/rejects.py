@@ -60,7 +60,27 @@ class Rejects:
 
 def rows_as_json(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Rows as valid JSON texts: bytes as base64, times in ISO format, nan and infinities as strings."""
-    return [json.dumps(_plain(row), ensure_ascii=False) for row in rows]
+    return [_encodable(json.dumps(_plain(row), ensure_ascii=False)) for row in rows]
+
+
+def batch_as_json(batch: pa.RecordBatch, rows: np.ndarray) -> list[str]:
+    """Some rows of a record batch as JSON texts."""
+    columns = [values_of(column) for column in batch.take(pa.array(rows)).columns]
+    names = batch.schema.names
+    return rows_as_json([dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)])
+
+
+def values_of(array: pa.Array) -> list[Any]:
+    """The values as Python objects; as texts where Python has no such value, e.g. a time in the year 200,000."""
+    try:
+        return array.to_pylist()
+    except (ValueError, OverflowError):
+        return array.cast(pa.string()).to_pylist()
+
+
+def _encodable(text: str) -> str:
+    """A lone surrogate can't be stored as UTF-8; its escape can, and means the same in JSON."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _per_row(value: str | Sequence[str | None] | None, count: int) -> pa.Array:

@@ -49,7 +49,9 @@ class Validator:
             piece = piece_of_batch(raw, self.request, self.label)
         else:
             piece = piece_of_rows(raw, self.request, self.label)
-        chunk = self._clean(piece) or self._cleaned(piece, raw.place)
+        chunk = self._clean(piece)
+        if chunk is None:
+            chunk = self._cleaned(piece, raw.place)
         self.offset += piece.length
         if len(chunk):
             self.last_ts = int(chunk.ts[-1])

@@ -70,7 +70,7 @@ class _Collector:
             match s:
                 case ir.Load() | ir.Exists():
                     self.locals.setdefault(s.target, set()).update(here | self._read(s.site))
-                case ir.Let():
+                case ir.Let() | ir.Item():
                     self.locals.setdefault(s.target, set()).update(here)
                 case ir.Checked():
                     self.locals.setdefault(s.target, set()).update(here)

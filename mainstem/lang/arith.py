@@ -332,3 +332,12 @@ def less_float_int(a: float, b: Any) -> bool:
     if math.isnan(a):
         return False
     return not less_int_float(b, a) and not equal_int_float(b, a)
+
+
+@register_jitable
+def saved(rows: Any, count: Any, row: Any) -> bool:
+    """Whether a transaction has saved this row for undo."""
+    for i in range(count):
+        if rows[i] == row:
+            return True
+    return False

@@ -78,16 +78,16 @@ def _abs(frame: Frame, node: ast.Call, lower: Lower) -> Value:
     (value,) = _arguments(frame, node, lower, (1,))
     if value.base == "float":
         return frame.let(node, f"abs({value.text})", value.names, "float")
-    if value.base not in ("int", "bool"):
-        raise frame.error(f"abs of {value.base}", node, "abs takes a number")
-    return frame.checked(node, "absolute", (_as_int(frame, value, node),), "int")
+    if value.base != "int":
+        raise frame.error(f"abs of {value.base}", node, "abs takes an int or a float")
+    return frame.checked(node, "absolute", (value,), "int")
 
 
 def _extreme(sign: str) -> Any:
     def lower_extreme(frame: Frame, node: ast.Call, lower: Lower) -> Value:
         if len(node.args) < 2:
             raise frame.uncompilable("min/max of one argument is not compiled", node)
-        values = [_as_int(frame, v, node) for v in _arguments(frame, node, lower, (len(node.args),))]
+        values = _arguments(frame, node, lower, (len(node.args),))
         bases = {v.base for v in values}
         if len(bases) > 1 or not bases <= {"int", "float"}:
             raise frame.error(
@@ -122,7 +122,9 @@ def _round(frame: Frame, node: ast.Call, lower: Lower) -> Value:
     (value,) = _arguments(frame, node, lower, (1,))
     if value.base == "float":
         return frame.checked(node, "round_int", (value,), "int")
-    return _as_int(frame, value, node)
+    if value.base != "int":
+        raise frame.error(f"round of {value.base}", node, "round takes an int or a float")
+    return value
 
 
 def _int(frame: Frame, node: ast.Call, lower: Lower) -> Value:
@@ -163,9 +165,9 @@ def _math_checked(call: str, arity: int, result: str = "float") -> Any:
 def _math_to_int(call: str) -> Any:
     def lower_math(frame: Frame, node: ast.Call, lower: Lower) -> Value:
         (value,) = _arguments(frame, node, lower, (1,))
-        if value.base in ("int", "bool"):
-            return _as_int(frame, value, node)
-        return frame.checked(node, call, (value,), "int")
+        if value.base == "int":
+            return value
+        return frame.checked(node, call, (_as_float(frame, value, node),), "int")
 
     return lower_math
 

@@ -90,9 +90,10 @@ class Writer:
 
     def block(self, block: ir.Block) -> None:
         self.lines.depth += 1
+        before = len(self.lines.text)
         for statement in block:
             self.statement(statement)
-        if not block:
+        if len(self.lines.text) == before:
             self.lines.add("pass")
         self.lines.depth -= 1
 
@@ -101,6 +102,8 @@ class Writer:
         match s:
             case ir.Let():
                 add(f"{s.target} = {s.text}")
+            case ir.Item():
+                add(f"{s.target} = {self.item(s)}")
             case ir.Checked():
                 self.checked(s)
             case ir.If():
@@ -129,6 +132,9 @@ class Writer:
                 self.lines.depth -= 1
             case _:
                 self.special(s)
+
+    def item(self, s: ir.Item) -> str:
+        return f"x_{s.field}[e_{s.field}_lo + {s.index.text}]{' != 0' if s.is_bool else ''}"
 
     def call(self, s: ir.Checked) -> str:
         arguments = [a.text for a in s.arguments]
@@ -211,7 +217,8 @@ class TransactionWriter(Writer):
             keys = ", ".join(k.text for k in s.key)
             self.lines.add(f"r{s.site} = probe{len(s.key)}(H{site.table}, K{site.table}, {keys})")
             if site.writes:
-                self.lines.add(f"w{s.site} = False")
+                seen = f"saved(V{site.table}, u{site.table}, r{s.site})" if site.repeats else "False"
+                self.lines.add(f"w{s.site} = {seen}")
         else:
             self.lines.add(f"r{s.site} = R{s.site}[j]")
         self.lines.add(f"if r{s.site} < 0:")
@@ -258,6 +265,10 @@ class KeyWriter(Writer):
         # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
         self.lines.add(f"{s.target}, _ = {self.call(s)}")
 
+    def item(self, s: ir.Item) -> str:
+        # The index check may have failed and the slice gone on, so this must not read past the list.
+        return f"{super().item(s)} if e_{s.field}_lo + {s.index.text} < e_{s.field}_hi else {'False' if s.is_bool else '0'}"
+
     def special(self, s: ir.Statement) -> None:
         if isinstance(s, ir.Resolve):
             self._resolve(s)
@@ -281,14 +292,14 @@ class KeyWriter(Writer):
 
 def helper_source(helper: Helper) -> list[str]:
     lines = Lines()
-    lines.add("@kernel", f"def {helper.name}({', '.join([*helper.parameters, 'S'])}):")
+    lines.add("@inlined", f"def {helper.name}({', '.join([*helper.parameters, 'S'])}):")
     ValueWriter(lines, helper.result).block(helper.block)
     return lines.text
 
 
 def check_source(table: int, name: str, block: ir.Block) -> list[str]:
     lines = Lines()
-    lines.add("@kernel", f"def check_{table}_{name}(T, r, S):")
+    lines.add("@inlined", f"def check_{table}_{name}(T, r, S):")
     ValueWriter(lines, "bool", table).block(block)
     return lines.text
 
@@ -297,7 +308,7 @@ def checks_source(table: int, checks: list[tuple[str, int]]) -> list[str]:
     """All checks of one table over the rows that a transaction wrote."""
     lines = Lines()
     lines.add(
-        "@kernel",
+        "@inlined",
         f"def checks_{table}(T, V, u, S):",
         "    for q in range(u):",
         "        r = V[q]",
@@ -340,7 +351,7 @@ def transaction_source(body: Body, checked: set[int]) -> list[str]:
     """`body_f` is the function; `txn_f` adds the checks of the tables that it wrote."""
     lines = Lines()
     parameters = transaction_parameters(body)
-    lines.add("@kernel", f"def body_{body.index}({', '.join(parameters)}):")
+    lines.add("@inlined", f"def body_{body.index}({', '.join(parameters)}):")
     lines.depth += 1
     _load_event(lines, body.fields)
     lines.add(*(f"r{s.index} = R{s.index}[j]" for s in body.sites if s.columns is not None))
@@ -351,7 +362,7 @@ def transaction_source(body: Body, checked: set[int]) -> list[str]:
     counts = [f"u{i}" for i in body.written] or ["_"]
     lines.add(
         "",
-        "@kernel",
+        "@inlined",
         f"def txn_{body.index}({', '.join(parameters)}):",
         f"    code, {', '.join(counts)} = body_{body.index}({', '.join(parameters)})",
     )
@@ -383,7 +394,7 @@ def keys_source(body: Body) -> list[str]:
     lines, parameters = Lines(), key_parameters(body)
     dynamic = sorted({s.table for s in body.sites if s.dynamic})
     counters = [f"d{i}" for i in dynamic]
-    lines.add("@kernel", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
+    lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
     lines.depth += 1
     _load_event(lines, body.fields)
     lines.depth -= 1

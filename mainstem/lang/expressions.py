@@ -35,7 +35,8 @@ def lower(frame: Frame, node: ast.expr) -> Value:
 def condition(frame: Frame, node: ast.expr) -> Value:
     """The truth of `node` as a bool operand."""
     if isinstance(node, ast.BoolOp):
-        return _short_circuit(frame, node, [lambda n=n: condition(frame, n) for n in node.values], "bool")
+        with frame.scope():
+            return _short_circuit(frame, node, [lambda i=i: _link(frame, node, i) for i in range(len(node.values))], "bool")
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = condition(frame, node.operand)
         return frame.let(node, f"not {inner.text}", inner.names, "bool")
@@ -43,6 +44,13 @@ def condition(frame: Frame, node: ast.expr) -> Value:
         length = list_length(frame, node, field)
         return frame.let(node, f"{length.text} != 0", length.names, "bool")
     return truth(frame, lower(frame, node), node)
+
+
+def _link(frame: Frame, node: ast.BoolOp, index: int) -> Value:
+    """One part of and/or; what the part before it tells about None is known here."""
+    if index:
+        narrow(frame, narrowings(node.values[index - 1])[0 if isinstance(node.op, ast.And) else 1])
+    return condition(frame, node.values[index])
 
 
 def truth(frame: Frame, value: Value, node: ast.AST) -> Value:
@@ -171,10 +179,9 @@ def list_length(frame: Frame, node: ast.expr, field: Field) -> Value:
 
 
 def list_item(frame: Frame, node: ast.expr, field: Field, index: Value) -> Value:
-    text = f"x_{field.name}[e_{field.name}_lo + {index.text}]"
-    if field.type.base == "bool":
-        text += " != 0"
-    return frame.let(node, text, index.names, seen_as(field.type))
+    name = frame.temporary()
+    frame.emit(ir.Item(getattr(node, "lineno", 0), name, field.name, index, field.type.base == "bool"))
+    return Value(name, seen_as(field.type))
 
 
 def _event_value(frame: Frame, node: ast.Attribute) -> Value:
@@ -182,7 +189,7 @@ def _event_value(frame: Frame, node: ast.Attribute) -> Value:
     if field.type.is_list:
         raise frame.uncompilable(f"list field {field.name} can be looped over, indexed and measured only", node)
     frame.used_fields[field.name] = field.type
-    null = f"e_{field.name}_null" if field.type.nullable else None
+    null = f"e_{field.name}_null" if field.type.nullable and field.name not in frame.not_null_fields else None
     return Value(f"e_{field.name}", seen_as(field.type), null)
 
 
@@ -265,7 +272,7 @@ def _find_site(frame: Frame, table: int, key: ast.expr, values: tuple[Value, ...
     if shareable and identity in frame.site_of:
         return frame.site_of[identity]
     site = ir.Site(len(frame.sites), table, f"{frame.shared.handles[table].schema.name}[{ast.unparse(key)}]",
-                   getattr(node, "lineno", 0), dynamic, _plain_columns(frame, values))  # fmt: skip
+                   getattr(node, "lineno", 0), dynamic, columns=_plain_columns(frame, values))  # fmt: skip
     frame.sites.append(site)
     if shareable:
         frame.site_of[identity] = site.index
@@ -371,6 +378,8 @@ def arithmetic(frame: Frame, op: ast.operator, left: Value, right: Value, node: 
     for value in (left, right):
         if value.base not in NUMERIC:
             raise frame.uncompilable(f"{type(op).__name__} on {value.base} is not compiled", node)
+    if "bool" in (left.base, right.base) and not (left.base == right.base and type(op) in _BIT_SYMBOLS):
+        raise frame.error("arithmetic on a bool", node, "write int(flag), or a conditional expression")
     if isinstance(op, ast.Pow):
         return _power(frame, left, right, node)
     if "float" in (left.base, right.base):
@@ -381,14 +390,11 @@ def arithmetic(frame: Frame, op: ast.operator, left: Value, right: Value, node: 
 def _int_arithmetic(frame: Frame, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     symbol = _BIT_SYMBOLS.get(type(op))
     if symbol is not None:
-        base = "bool" if left.base == right.base == "bool" else "int"
-        a, b = (left, right) if base == "bool" else (_to_int(frame, left, node), _to_int(frame, right, node))
-        return frame.let(node, f"{a.text} {symbol} {b.text}", a.names + b.names, base)
+        return frame.let(node, f"{left.text} {symbol} {right.text}", left.names + right.names, left.base)
     call = _INT_CALLS.get(type(op))
     if call is None:
         raise frame.uncompilable(f"operator {type(op).__name__} is not compiled", node)
-    arguments = (_to_int(frame, left, node), _to_int(frame, right, node))
-    return frame.checked(node, call, arguments, "float" if call == "truediv" else "int")
+    return frame.checked(node, call, (left, right), "float" if call == "truediv" else "int")
 
 
 def _float_arithmetic(frame: Frame, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -411,7 +417,7 @@ def _power(frame: Frame, left: Value, right: Value, node: ast.AST) -> Value:
         return frame.checked(node, "float_power", (left, right), "float")
     if exponent < 0:
         raise frame.error("an int with a negative exponent is a float in Python", node, remedy)
-    return frame.checked(node, "int_power", (_to_int(frame, left, node), right), "int")
+    return frame.checked(node, "int_power", (left, right), "int")
 
 
 def _to_int(frame: Frame, value: Value, node: ast.AST) -> Value:
@@ -440,7 +446,8 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Invert):
             raise frame.error("~ does not work on floats", node, "convert with int(…)")
         return value if isinstance(node.op, ast.UAdd) else frame.let(node, f"-{value.text}", value.names, "float")
-    value = _to_int(frame, value, node)
+    if value.base == "bool":
+        raise frame.error("arithmetic on a bool", node, "write int(flag), or `not flag`")
     if isinstance(node.op, ast.USub):
         return frame.checked(node, "neg", (value,), "int")
     return value if isinstance(node.op, ast.UAdd) else frame.let(node, f"~{value.text}", value.names, "int")
@@ -611,9 +618,10 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     test = condition(frame, node.test)
     result, flag = frame.temporary(), frame.temporary()
     arms: list[tuple[ir.Block, Value]] = []
-    for arm in (node.body, node.orelse):
+    for arm, known in zip((node.body, node.orelse), narrowings(node.test), strict=True):
         block: ir.Block = []
-        with frame.into(block):
+        with frame.into(block), frame.scope():
+            narrow(frame, known)
             arms.append((block, lower(frame, arm)))
     bases = {v.base for _, v in arms} - {"none"}
     if len(bases) > 1:
@@ -628,6 +636,36 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
             block.append(ir.Let(node.lineno, flag, null, (null,) if null not in ("True", "False") else ()))
     frame.emit(ir.If(node.lineno, test, arms[0][0], arms[1][0]))
     return Value(result, next(iter(bases), "none"), flag if nullable else None)
+
+
+def narrowings(test: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+    """What is known not to be None when `test` holds, and when it does not."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        if test.comparators[0].value is None:
+            if isinstance(test.ops[0], ast.IsNot | ast.NotEq):
+                return [test.left], []
+            if isinstance(test.ops[0], ast.Is | ast.Eq):
+                return [], [test.left]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        held, broken = narrowings(test.operand)
+        return broken, held
+    if isinstance(test, ast.BoolOp):
+        parts = [narrowings(value) for value in test.values]
+        if isinstance(test.op, ast.And):
+            return [n for held, _ in parts for n in held], []
+        return [], [n for _, broken in parts for n in broken]
+    return [], []
+
+
+def narrow(frame: Frame, known: list[ast.expr]) -> None:
+    """From here on these names and event fields are not None."""
+    for node in known:
+        if isinstance(node, ast.Attribute) and is_event(frame, node.value):
+            frame.not_null_fields.add(node.attr)
+        elif isinstance(node, ast.Name) and node.id in frame.env:
+            value = frame.env[node.id].value
+            if value is not None and value.base != "none":
+                frame.env[node.id] = Binding(value=Value(value.text, value.base))
 
 
 def tuple_items(frame: Frame, node: ast.Tuple) -> Binding:

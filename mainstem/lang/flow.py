@@ -2,8 +2,8 @@
 
 A local depends on state when a value read from a table flows into it, or when state decides which of its
 assignments is seen. The second needs care: inside `if Account[k].open:` a name that is assigned and read only there has
-one value whenever it is read, so the condition does not matter for it. Its *home* is the block of its first
-assignment; only conditions between home and an assignment count.
+one value whenever it is read, so the condition does not matter for it. Its *home* is the innermost block that holds all
+its uses; only conditions between home and an assignment count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class _Region:
 @dataclass
 class _Use:
     path: tuple[int, ...]
-    order: int
     operands: tuple[str, ...] = ()
     from_state: bool = False
 
@@ -38,7 +37,6 @@ class Flow:
         self.regions: list[_Region] = [_Region(-1, ())]
         self.assignments: dict[str, list[_Use]] = {}
         self.reads: dict[str, list[_Use]] = {}
-        self._order = 0
         self._visit(block, (0,))
         self.homes = {name: self._home(name) for name in self.assignments}
         self.tainted: set[str] = set()
@@ -55,7 +53,6 @@ class Flow:
 
     def _visit(self, block: ir.Block, path: tuple[int, ...]) -> None:
         for statement in block:
-            self._order += 1
             if isinstance(statement, ir.While):
                 self._visit_while(statement, path)
                 continue
@@ -82,10 +79,10 @@ class Flow:
 
     def _read(self, names: tuple[str, ...], path: tuple[int, ...]) -> None:
         for name in names:
-            self.reads.setdefault(name, []).append(_Use(path, self._order))
+            self.reads.setdefault(name, []).append(_Use(path))
 
     def _assign(self, name: str, path: tuple[int, ...], operands: tuple[str, ...], from_state: bool = False) -> None:
-        self.assignments.setdefault(name, []).append(_Use(path, self._order, operands, from_state))
+        self.assignments.setdefault(name, []).append(_Use(path, operands, from_state))
 
     def _escape(self, path: tuple[int, ...]) -> None:
         for depth in range(len(path) - 1, 0, -1):
@@ -94,10 +91,12 @@ class Flow:
                 return
 
     def _home(self, name: str) -> tuple[int, ...]:
-        first, *others = self.assignments[name]
-        depth = len(first.path)
-        inside = all(u.path[:depth] == first.path and u.order >= first.order for u in [*others, *self.reads.get(name, [])])
-        return first.path if inside else (0,)
+        """The innermost block that holds every use. Lowering lets no name be read before it is set, so none is older."""
+        paths = [use.path for use in [*self.assignments[name], *self.reads.get(name, [])]]
+        depth = 0
+        while all(len(p) > depth and p[depth] == paths[0][depth] for p in paths):
+            depth += 1
+        return paths[0][:depth]
 
     # -- spreading ----------------------------------------------------------------------------------------------
 

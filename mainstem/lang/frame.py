@@ -89,6 +89,7 @@ class Frame:
         self.temporaries = 0
         self.assigned = _assignment_counts(source.tree)
         self.assigned_in_loops = _assigned_in_loops(source.tree)
+        self.not_null_fields: set[str] = set()  # nullable event fields that a test has found to have a value
         self.may_be_null = _mentions_null(source.tree, event)
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -128,6 +129,15 @@ class Frame:
             yield block
         finally:
             self.block = outer
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is learnt about names meanwhile is forgotten afterwards."""
+        env, fields = dict(self.env), set(self.not_null_fields)
+        try:
+            yield
+        finally:
+            self.env, self.not_null_fields = env, fields
 
     # -- errors -------------------------------------------------------------------------------------------------
 

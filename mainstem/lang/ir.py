@@ -38,6 +38,7 @@ class Site:
     text: str  # as written, for people
     line: int
     dynamic: bool = False  # the key varies in a loop
+    repeats: bool = False  # dynamic, and a loop that state decides about may reach one key many times
     columns: tuple[str, ...] | None = None  # event columns when the key is just these
     reads: bool = False
     writes: bool = False
@@ -56,6 +57,16 @@ class Let(Statement):
     target: str
     text: str
     uses: tuple[str, ...]
+
+
+@dataclass
+class Item(Statement):
+    """target = item `index` of a list field of the event."""
+
+    target: str
+    field: str
+    index: Value
+    is_bool: bool
 
 
 @dataclass
@@ -170,7 +181,7 @@ Block = list[Statement]
 
 
 def defines(statement: Statement) -> tuple[str, ...]:
-    if isinstance(statement, Let | Checked | Load | Exists):
+    if isinstance(statement, Let | Item | Checked | Load | Exists):
         return (statement.target,)
     return (statement.variable,) if isinstance(statement, For) else ()
 
@@ -180,14 +191,16 @@ def operands(statement: Statement) -> tuple[str, ...]:
     match statement:
         case Let(uses=uses):
             return uses
+        case Item(index=index):
+            return index.names
         case Checked(arguments=arguments):
             return tuple(n for a in arguments for n in a.names)
         case Resolve(key=key):
             return tuple(n for k in key for n in k.names)
-        case Load(index=index):
-            return (index,) if index and index.isidentifier() else ()
-        case Store(value=value, index=index):
-            return value.names + ((index,) if index and index.isidentifier() else ())
+        case Load(index=cell):
+            return (cell,) if cell and cell.isidentifier() else ()
+        case Store(value=value, index=cell):
+            return value.names + ((cell,) if cell and cell.isidentifier() else ())
         case If(condition=condition) | While(condition=condition) | AbortIf(condition=condition):
             return condition.names
         case For(start=start, stop=stop):

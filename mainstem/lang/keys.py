@@ -26,6 +26,16 @@ def check_keys(block: ir.Block, sites: list[ir.Site], flow: Flow, source: Source
             )
 
 
+def mark_repeats(block: ir.Block, sites: list[ir.Site], flow: Flow, decided: bool = False) -> None:
+    """Finds dynamic sites in loops that state decides about: the slice lists their keys once, the transaction comes by often."""
+    for s in block:
+        if isinstance(s, ir.Resolve) and decided:
+            sites[s.site].repeats = sites[s.site].dynamic
+        looped = isinstance(s, ir.For | ir.While) and flow.depends_on_state(ir.operands(s))
+        for inner in ir.blocks(s):
+            mark_repeats(inner, sites, flow, decided or looped)
+
+
 def key_slice(block: ir.Block, sites: list[ir.Site], flow: Flow) -> ir.Block | None:
     """The statements that compute the keys of sites that are not plain columns; None when there are none."""
     wanted = {s.index for s in sites if s.columns is None}
@@ -53,7 +63,7 @@ class _Slicer:
 
     def _statement(self, s: ir.Statement, certain: bool, turn: bool) -> ir.Block:
         match s:
-            case ir.Let() | ir.Checked():
+            case ir.Let() | ir.Item() | ir.Checked():
                 return [] if s.target in self.flow.tainted else [s]
             case ir.Resolve():
                 return [s] if s.site in self.wanted else []
@@ -79,33 +89,47 @@ class _Slicer:
     def _for(self, s: ir.For, certain: bool) -> ir.Block:
         if self.flow.depends_on_state(s.start.names + s.stop.names):
             return [ir.Once(s.line, self.block(s.body, False, False))]
-        return [ir.For(s.line, s.variable, s.start, s.stop, s.step, self.block(s.body, certain, True))]
+        calm = not self._jumps_by_state(s.body)
+        return [ir.For(s.line, s.variable, s.start, s.stop, s.step, self.block(s.body, certain and calm, calm))]
 
     def _while(self, s: ir.While, certain: bool) -> ir.Block:
         if self.flow.depends_on_state(s.condition.names):
             return [ir.Once(s.line, self.block(s.head, False, False) + self.block(s.body, False, False))]
-        return [ir.While(s.line, self.block(s.head, certain, True), s.condition, self.block(s.body, certain, True))]
+        calm = not self._jumps_by_state(s.body)
+        head = self.block(s.head, certain and calm, calm)
+        return [ir.While(s.line, head, s.condition, self.block(s.body, certain and calm, calm))]
+
+    def _jumps_by_state(self, body: ir.Block, decided: bool = False) -> bool:
+        """Whether state decides about a `break` or `continue` of this loop: then no turn is sure to be complete."""
+        for s in body:
+            if isinstance(s, ir.Break | ir.Continue) and decided:
+                return True
+            if isinstance(s, ir.If):
+                inner = decided or self.flow.depends_on_state(s.condition.names)
+                if self._jumps_by_state(s.then, inner) or self._jumps_by_state(s.otherwise, inner):
+                    return True
+        return False
 
     def _exit(self, s: ir.AbortIf, certain: bool) -> ir.Block:
         if not self.guards or self.flow.depends_on_state(s.condition.names):
             return []
         if certain:
             return [s]
-        # In a part that state decides about, only that part is left: it lies in a `Once` or a loop.
-        return [ir.If(s.line, s.condition, [ir.Break(s.line)], [])] if s.condition.names else []
+        # In a part that state decides about, only that part is left, or this turn: it lies in a `Once` or a loop.
+        return [ir.If(s.line, s.condition, [ir.Continue(s.line)], [])] if s.condition.names else []
 
 
 def _needed(block: ir.Block) -> set[str]:
     """Locals that keys and the conditions around them read, all the way back."""
     needed: set[str] = set()
     for s in ir.walk(block):
-        if not isinstance(s, ir.Let | ir.Checked):
+        if not isinstance(s, ir.Let | ir.Item | ir.Checked):
             needed.update(ir.operands(s))
     grown = True
     while grown:
         grown = False
         for s in ir.walk(block):
-            if isinstance(s, ir.Let | ir.Checked) and s.target in needed and not needed.issuperset(ir.operands(s)):
+            if isinstance(s, ir.Let | ir.Item | ir.Checked) and s.target in needed and not needed.issuperset(ir.operands(s)):
                 needed.update(ir.operands(s))
                 grown = True
     return needed
@@ -123,7 +147,7 @@ def _prune(block: ir.Block, needed: set[str]) -> bool:
 
 
 def _idle(s: ir.Statement, needed: set[str]) -> bool:
-    if isinstance(s, ir.Let | ir.Checked):
+    if isinstance(s, ir.Let | ir.Item | ir.Checked):
         return s.target not in needed
     if isinstance(s, ir.While):
         return not s.body

@@ -14,7 +14,7 @@ from mainstem.lang import emit, ir, serial
 from mainstem.lang.analyse import Dependencies, cycles, dependencies, table_edges
 from mainstem.lang.flow import Flow
 from mainstem.lang.frame import Frame, Shared, Uncompilable
-from mainstem.lang.keys import check_keys, key_slice
+from mainstem.lang.keys import check_keys, key_slice, mark_repeats
 from mainstem.lang.runtime import Table
 from mainstem.lang.source import Source, source_of
 from mainstem.lang.statements import lower_body, lower_check
@@ -201,6 +201,7 @@ class _Builder:
         block = lower_body(frame)
         flow = Flow(block)
         check_keys(block, frame.sites, flow, source)
+        mark_repeats(block, frame.sites, flow)
         body = emit.Body(index, bound.name, kind, block, frame.sites, frame.used_fields, key_slice(block, frame.sites, flow))
         self._note_columns(frame, source)
         return body, source, frame

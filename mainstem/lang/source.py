@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
 import math
 import textwrap
@@ -59,29 +60,41 @@ def source_of(function: Callable[..., Any]) -> Source:
     return Source(name, file, tree, scope_of(function))
 
 
-def interpretable(function: Callable[..., Any], _seen: dict[int, Any] | None = None) -> Callable[..., Any]:
-    """The function itself, with `int`, `round`, `math.floor` … bound to their 64-bit forms, helpers included."""
+def interpretable(function: Callable[..., Any], _seen: dict[Any, Any] | None = None) -> Callable[..., Any]:
+    """The same function in which integers are 64-bit: literals, `int`, `round`, `math.floor` …, and in its helpers."""
     seen = {} if _seen is None else _seen
-    if id(function) in seen:
-        return seen[id(function)]  # type: ignore[no-any-return]
-    scope: dict[str, Any] = dict(function.__globals__)
-    scope["__builtins__"] = {**vars(builtins), **runtime.CHECKED_BUILTINS}
-    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, None)
-    seen[id(function)] = copy
-    cells = [types.CellType(_interpretable_value(c.cell_contents, seen)) for c in function.__closure__ or ()]
-    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, tuple(cells))
-    seen[id(function)] = copy
-    for name in function.__code__.co_names:
-        if name in scope and name != "__builtins__":
-            scope[name] = _interpretable_value(scope[name], seen)
-    return copy
+    if function in seen:
+        return seen[function]  # type: ignore[no-any-return]
+    source = source_of(function)
+    tree = _Integers64().visit(copy.deepcopy(source.tree))
+    tree.decorator_list = []
+    module = ast.fix_missing_locations(ast.Module([tree], []))
+    scope = {**source.scope, "__builtins__": {**vars(builtins), **runtime.CHECKED_BUILTINS}, _INT64: runtime.Int64}
+    exec(compile(module, source.file, "exec"), scope)
+    seen[function] = scope[tree.name]
+    for name in function.__code__.co_names + function.__code__.co_freevars:
+        if name in source.scope and source.scope[name] is not function:
+            scope[name] = _interpretable_value(source.scope[name], seen)
+    return seen[function]  # type: ignore[no-any-return]
 
 
-def _interpretable_value(value: Any, seen: dict[int, Any]) -> Any:
+_INT64 = "__int64__"
+
+
+class _Integers64(ast.NodeTransformer):
+    """Writes every integer literal `n` as `__int64__(n)`."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if type(node.value) is not int:
+            return node
+        return ast.copy_location(ast.Call(ast.Name(_INT64, ast.Load()), [node], []), node)
+
+
+def _interpretable_value(value: Any, seen: dict[Any, Any]) -> Any:
     if value is math:
         return runtime.CHECKED_MATH
     if value is math.floor or value is math.ceil or value is math.trunc:
         return getattr(runtime.CHECKED_MATH, value.__name__)
-    if isinstance(value, types.FunctionType) and not value.__module__.startswith("mainstem.lang"):
+    if isinstance(value, types.FunctionType) and value not in (runtime.require, runtime.abort):
         return interpretable(value, seen)
-    return runtime.wrap(value) if type(value) is int else value
+    return runtime.wrap(value)

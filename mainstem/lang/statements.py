@@ -65,14 +65,14 @@ def _statements(frame: Frame, nodes: list[ast.stmt]) -> None:
         kind(frame, node)
 
 
-def _block(frame: Frame, nodes: list[ast.stmt]) -> tuple[ir.Block, dict[str, Binding] | None]:
-    """Lowers a nested block; gives what is known at its end, None when the end is never reached."""
+def _block(frame: Frame, nodes: list[ast.stmt], known: list[ast.expr] | None = None) -> tuple[ir.Block, dict[str, Binding] | None]:
+    """Lowers a nested block in which `known` are not None; gives what is known at its end, None when that is never reached."""
     block: ir.Block = []
-    outer_env = dict(frame.env)
-    with frame.into(block):
+    with frame.into(block), frame.scope():
+        expressions.narrow(frame, known or [])
         _statements(frame, nodes)
-    env = frame.env if frame.reachable else None
-    frame.env, frame.reachable = outer_env, True
+        env = frame.env if frame.reachable else None
+    frame.reachable = True
     return block, env
 
 
@@ -241,10 +241,13 @@ def _delete(frame: Frame, node: ast.Delete) -> None:
 
 def _if(frame: Frame, node: ast.If) -> None:
     test = condition(frame, node.test)
-    then, env_then = _block(frame, node.body)
-    otherwise, env_else = _block(frame, node.orelse)
+    held, broken = expressions.narrowings(node.test)
+    then, env_then = _block(frame, node.body, held)
+    otherwise, env_else = _block(frame, node.orelse, broken)
     frame.emit(ir.If(node.lineno, test, then, otherwise))
     frame.join(env_then, env_else)
+    if env_then is None or env_else is None:
+        expressions.narrow(frame, broken if env_then is None else held)
 
 
 def _for(frame: Frame, node: ast.For) -> None:
@@ -255,7 +258,7 @@ def _for(frame: Frame, node: ast.For) -> None:
     start, stop, step, bind = _iteration(frame, node, variable)
     frame.enter_loop(assigned_names([node]))
     body: ir.Block = []
-    with frame.into(body):
+    with frame.into(body), frame.scope():
         bind()
         _statements(frame, node.body)
     frame.emit(ir.For(node.lineno, variable, start, stop, step, body))
@@ -432,6 +435,7 @@ def _require(frame: Frame, call: ast.Call) -> None:
     broken = frame.let(call, f"not {held.text}", held.names, "bool")
     code = _reason(frame, call, 1)
     frame.emit(ir.AbortIf(call.lineno, broken, code, ast.unparse(call.args[0])))
+    expressions.narrow(frame, expressions.narrowings(call.args[0])[0])
 
 
 def _reason(frame: Frame, call: ast.Call, position: int) -> int:

@@ -11,18 +11,25 @@ length, and columns of different event types do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mainstem import errors
+from mainstem.errors import MainstemError
 from mainstem.gate.batch import Columns, EventBatch, frozen
-from mainstem.schema import EventSchema
+from mainstem.schema import INT64_MIN, EventSchema
 
-EVENTS, REJECTS = 0, 1
+EVENTS, REJECTS, ERROR = 0, 1, 2
 """What a blob row carries (column `role`)."""
+
+FIRST = INT64_MIN
+"""`min_ts` of rejects and errors: they are not part of the order, and sort before all events."""
 
 ROW_SCHEMA = "role int, shard int, min_ts long, input int, part int, chunk int, data binary"
 ROW_ARROW = pa.schema(
@@ -99,11 +106,7 @@ def pack(chunk: Chunk) -> bytes:
         for name, array in arrays.items():
             parts[f"{k}.{name}"] = _narrow(array)
     cells = [pa.ListArray.from_arrays(pa.array([0, len(a)], pa.int32()), a) for a in parts.values()]
-    row = pa.record_batch(cells, names=list(parts))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, row.schema) as writer:
-        writer.write_batch(row)
-    return sink.getvalue().to_pybytes()
+    return pack_table(pa.Table.from_arrays(cells, names=list(parts)))
 
 
 def unpack(data: bytes | pa.Buffer, events: Sequence[EventSchema]) -> Chunk:
@@ -131,34 +134,43 @@ def blob_row(
     return pa.record_batch([pa.array([cell], f.type) for cell, f in zip(cells, ROW_ARROW, strict=True)], schema=ROW_ARROW)
 
 
-def rejects_row(rejects: pa.Table, *, input: int, part: int, chunk: int) -> pa.RecordBatch:
-    """Rejected rows travel with the events, to the task that writes; they sort before all events."""
+def pack_table(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rejects.schema) as writer:
-        writer.write_table(rejects)
-    data = sink.getvalue().to_pybytes()
-    return blob_row(data, min_ts=np.iinfo(np.int64).min, input=input, part=part, chunk=chunk, role=REJECTS)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
-def read_rejects(data: bytes | pa.Buffer) -> pa.Table:
+def unpack_table(data: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
+
+
+def pack_error(error: MainstemError) -> bytes:
+    return json.dumps([type(error).__name__, str(error)]).encode()
+
+
+def raise_error(data: bytes | pa.Buffer) -> NoReturn:
+    """Raise an error that another task has met, with its own class and message."""
+    name, message = json.loads(bytes(memoryview(data)))
+    raise getattr(errors, name, MainstemError)(message)
 
 
 @dataclass
 class BlobRow:
     role: int
+    shard: int
     min_ts: int
-    part: tuple[int, int]  # (input, partition)
+    key: tuple[int, int, int]  # (input, partition, chunk)
     data: pa.Buffer
 
 
 def blob_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[BlobRow]:
     """The rows of a stream of blob batches, one by one and without copying their data."""
     for batch in batches:
-        roles, lows, inputs, parts = (batch.column(name).to_pylist() for name in ("role", "min_ts", "input", "part"))
+        columns = (batch.column(name).to_pylist() for name in ("role", "shard", "min_ts", "input", "part", "chunk"))
         data = batch.column("data")
-        for i in range(batch.num_rows):
-            yield BlobRow(roles[i], lows[i], (inputs[i], parts[i]), data[i].as_buffer())
+        for i, (role, shard, min_ts, *key) in enumerate(zip(*columns, strict=True)):
+            yield BlobRow(role, shard, min_ts, (key[0], key[1], key[2]), data[i].as_buffer())
 
 
 def _at(array: pa.Array, pos: np.ndarray) -> pa.Array:

@@ -22,11 +22,16 @@ Key = tuple[int, int, int]
 
 @dataclass
 class Ordered:
-    """A batch in total order. `seq[j]` is the position of its j-th event; None when they are `first`, `first + 1`, …"""
+    """A batch in total order. `seq[j]` is the position of its j-th event; None when they are `first`, `first + 1`, …
+
+    For a shard, `batch` holds only its own events of the `total` ones from `first` on, up to `last_ts`.
+    """
 
     batch: EventBatch
     first: int
     seq: np.ndarray | None
+    total: int
+    last_ts: int
 
 
 @dataclass
@@ -100,6 +105,7 @@ def _order(pieces: list[_Piece], first: int) -> Ordered:
     row = rows_by_type(kind, types)
     order = None if bool(np.all(ts[1:] >= ts[:-1])) else np.argsort(ts, kind="stable")
     ts = ts if order is None else ts[order]
+    total, last_ts = len(ts), int(ts[-1])
     seq = None
     if pieces[0].own is not None:
         starts = np.cumsum([0] + [len(p.ts) for p in pieces[:-1]])
@@ -117,7 +123,7 @@ def _order(pieces: list[_Piece], first: int) -> Ordered:
     for k in range(types):
         arrays = {name: _concat([p.columns[k][name] for p in pieces if name in p.columns[k]]) for name in _names(pieces, k)}
         columns.append(as_columns(arrays, row[kind == k]))
-    return Ordered(EventBatch(kind=frozen(kind), ts=frozen(ts), columns=columns, position=()), first, seq)
+    return Ordered(EventBatch(kind=frozen(kind), ts=frozen(ts), columns=columns, position=()), first, seq, total, last_ts)
 
 
 def _names(pieces: list[_Piece], k: int) -> list[str]:

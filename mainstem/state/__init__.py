@@ -3,8 +3,7 @@
 from mainstem.state.digest import digest
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
-from mainstem.state.jit import ENABLED as JIT_ENABLED
-from mainstem.state.jit import cache_folder, compile_kernel, kernel, plain
+from mainstem.state.jit import JIT_ENABLED, cache_folder, compile_kernel, inlined, kernel, plain
 from mainstem.state.pool import StringPool
 from mainstem.state.state import State
 from mainstem.state.table import DELETED, TableState
@@ -19,6 +18,7 @@ __all__ = [
     "cache_folder",
     "compile_kernel",
     "digest",
+    "inlined",
     "kernel",
     "plain",
     "probe1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,14 @@ from mainstem.state.pool import StringPool
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_PYTHON = {"int": int, "float": (int, float), "bool": bool, "str": str, "bytes": bytes, "datetime": datetime.datetime}
+_PYTHON: dict[str, Any] = {
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "str": str,
+    "bytes": bytes,
+    "datetime": datetime.datetime,
+}
 
 
 class Columns:
@@ -68,7 +74,7 @@ class Columns:
         """A Python value (a default) to what a record holds; a single value fills a fixed array."""
         if type_.length:
             one = Type(type_.base)
-            values: Sequence[Any] = value if isinstance(value, (list, tuple, np.ndarray)) else (value,) * type_.length
+            values: Any = value if isinstance(value, (list, tuple, np.ndarray)) else (value,) * type_.length
             if len(values) != type_.length:
                 raise InputError(f"{where} has {len(values)} values, but its type is {type_}")
             return [self.to_storage(v.item() if isinstance(v, np.generic) else v, one, where) for v in values]
@@ -95,8 +101,9 @@ class Columns:
     @staticmethod
     def _check_python(value: Any, type_: Type, where: str) -> None:
         wrong_bool = isinstance(value, bool) and type_.base != "bool"
-        if wrong_bool or not isinstance(value, _PYTHON[type_.base]):  # type: ignore[arg-type]
-            raise InputError(f"{where} is {value!r} ({type(value).__name__}), but its type is {type_}; pass a {type_.base}")
+        if wrong_bool or not isinstance(value, _PYTHON[type_.base]):
+            kind = type(value).__name__
+            raise InputError(f"{where} is {value!r} ({kind}), but its type is {type_}; pass a {type_.base}")
 
 
 def microseconds(value: datetime.datetime) -> int:
@@ -115,7 +122,9 @@ def accepts(type_: Type, arrow: pa.DataType) -> bool:
     return is_text(arrow) if type_.base == "str" else is_bytes(arrow)
 
 
-def check_no_nulls(array: pa.Array | pa.ChunkedArray, where: str, remedy: str, ignored: np.ndarray | None = None) -> None:
+def check_no_nulls(
+    array: pa.Array | pa.ChunkedArray, where: str, remedy: str, ignored: np.ndarray | None = None
+) -> None:
     """Raise for the first null that is not at an `ignored` row."""
     array = whole(array)
     if array.null_count == 0:

@@ -45,7 +45,7 @@ class _ColumnHasher:
         if pt.is_dictionary(array.type):
             array = array.dictionary_decode()
         if array.null_count:
-            at = np.arange(len(array), dtype=np.int64) if pt.is_null(array.type) else np.flatnonzero(valid_flags(array) == 0)
+            at = np.flatnonzero(valid_flags(array) == 0)
             self._nulls.update((self._rows + at).astype("<i8").tobytes())
         self._rows += len(array)
         if array.null_count < len(array):
@@ -72,18 +72,15 @@ class _ColumnHasher:
     def _update_bytes(self, array: pa.Array) -> None:
         column = byte_column(array)
         self._lengths.update(np.diff(column.offsets).astype("<i8").tobytes())
-        self._values.update(np.ascontiguousarray(column.data[column.offsets[0] : column.offsets[-1]]))
+        self._values.update(column.data[column.offsets[0] : column.offsets[-1]].data)
 
 
-def _bits(array: pa.Array) -> bytes | np.ndarray:
+def _bits(array: pa.Array) -> memoryview:
     """The values of a fixed-width array without nulls, as they lie in memory; bools as one byte each."""
     if pt.is_boolean(array.type):
-        return np.ascontiguousarray(array.cast(pa.uint8()).to_numpy())
-    if array.type.bit_width % 8:
-        raise TypeError(f"a column of type {array.type} has no digest")
+        array = array.cast(pa.uint8())
     width = array.type.bit_width // 8
-    data = array.buffers()[1]
-    return np.frombuffer(data, np.uint8)[array.offset * width : (array.offset + len(array)) * width]
+    return memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width]
 
 
 def _is_list(type_: pa.DataType) -> bool:

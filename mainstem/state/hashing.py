@@ -42,7 +42,7 @@ def _mix_column(states: np.ndarray, array: pa.Array) -> None:
 
 
 @kernel
-def _mix_words(states, values, valid):  # type: ignore[no-untyped-def]
+def _mix_words(states: np.ndarray, values: np.ndarray, valid: np.ndarray) -> None:
     for i in range(len(states)):
         word = int(values[i])
         if len(valid) != 0 and valid[i] == 0:
@@ -51,7 +51,7 @@ def _mix_words(states, values, valid):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _mix_bytes(states, offsets, data, words, valid):  # type: ignore[no-untyped-def]
+def _mix_bytes(states: np.ndarray, offsets: np.ndarray, data: np.ndarray, words: np.ndarray, valid: np.ndarray) -> None:
     for i in range(len(states)):
         begin = int(offsets[i])
         word = hash_bytes(words, data, begin, int(offsets[i + 1]) - begin)
@@ -61,7 +61,7 @@ def _mix_bytes(states, offsets, data, words, valid):  # type: ignore[no-untyped-
 
 
 @kernel
-def _finish(states):  # type: ignore[no-untyped-def]
+def _finish(states: np.ndarray) -> None:
     for i in range(len(states)):
         state = (int(states[i]) * _LAST) & LOW_63
         states[i] = state ^ (state >> 29)

@@ -13,11 +13,12 @@ _FIRST_CAPACITY = 1024
 _CAPACITY_MAX = 2**29  # a hash has 30 bits, of which the slots of the largest table use all
 # Direct addressing covers at least these keys: 256 KiB, which typical small integer keys fit in.
 _DIRECT_MIN = 2**16
+_DIRECT_SHARE = 7 / 8  # of the keys; the others are looked up twice
 _NO_DIRECT = np.empty(0, np.int32)
 _NO_FLAGS = frozen(np.empty(0, np.uint8))
 
-# A slot is the key's tag in the high half and row + 1 in the low half; 0 is empty. The tag is the hash with a top bit that
-# is always set, so that no tag looks like an empty slot. It spares most visits to `keys` for colliding keys, and
+# A slot is the key's tag in the high half and row + 1 in the low half; 0 is empty. The tag is the hash with a top bit
+# that is always set, so that no tag looks like an empty slot. It spares most visits to `keys` for colliding keys, and
 # lets the table grow without reading the keys again.
 _TAG_SHIFT = 32
 _ROW_BITS = 0xFFFF_FFFF
@@ -37,7 +38,7 @@ class KeyIndex:
         self.ncomp, self.count = ncomp, 0
         self.keys = np.empty((_FIRST_CAPACITY, ncomp), np.int64)
         self.slots = np.zeros(2 * _FIRST_CAPACITY, np.int64)
-        self.direct = np.zeros(_DIRECT_MIN, np.int32) if ncomp == 1 else _NO_DIRECT
+        self.direct = _NO_DIRECT
 
     def resolve(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
         """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1."""
@@ -55,8 +56,12 @@ class KeyIndex:
         wanted = frozen(parts[0].reshape(-1, 1) if self.ncomp == 1 else np.stack(parts, axis=1))
         out = np.empty(len(wanted), np.int64)
         self._find(wanted, out)
+        known = self.count
         if _count_missing(flags, out):
             self._settle(wanted, flags, out, insert)
+        # A small table has not grown yet, which is when `direct` is chosen; choosing costs microseconds here.
+        if self.ncomp == 1 and known < self.count <= _FIRST_CAPACITY:
+            self.direct = self._direct_for(_DIRECT_MIN)
         return out
 
     def _find(self, wanted: np.ndarray, out: np.ndarray) -> None:
@@ -71,9 +76,7 @@ class KeyIndex:
         """Look up thoroughly, and add, what the fast loop did not find."""
         done = 0
         while True:
-            done, self.count = _settle(
-                self.slots, self.keys, self.direct, self.count, wanted, flags, out, done, insert
-            )
+            done, self.count = _settle(self.slots, self.keys, self.direct, self.count, wanted, flags, out, done, insert)
             if done == len(out):
                 return
             self._grow()
@@ -87,30 +90,33 @@ class KeyIndex:
         keys[: self.count] = self.keys[: self.count]
         slots = np.zeros(2 * capacity, np.int64)
         _move_slots(self.slots, slots)
-        if self.ncomp == 1:
-            self.direct = self._direct_for(keys, 2 * capacity)
         self.keys, self.slots = keys, slots
+        if self.ncomp == 1:
+            self.direct = self._direct_for(len(slots))
 
-    def _direct_for(self, keys: np.ndarray, size: int) -> np.ndarray:
-        """A direct table of `[0, size)` when at least half of the keys are there, else an empty one."""
+    def _direct_for(self, size: int) -> np.ndarray:
+        """A direct table of `[0, size)` when nearly all keys are there, else an empty one."""
         size = max(size, _DIRECT_MIN)
-        if 2 * _count_below(keys, self.count, size) < self.count:
+        known = self.keys[: self.count, 0]
+        inside = (known >= 0) & (known < size)
+        if np.count_nonzero(inside) < _DIRECT_SHARE * self.count:
             return _NO_DIRECT
         if size == len(self.direct):
             return self.direct
         direct = np.zeros(size, np.int32)
         direct[: len(self.direct)] = self.direct
-        _extend_direct(direct, len(self.direct), keys, self.count)
+        new = np.flatnonzero(inside & (known >= len(self.direct)))
+        direct[known[new]] = new + 1
         return direct
 
 
 @inlined
-def _tag_of(state):  # type: ignore[no-untyped-def]
+def _tag_of(state: int) -> int:
     return (state | _TAG_TOP) >> _TAG_SHIFT
 
 
 @inlined
-def probe1(slots, keys, a):  # type: ignore[no-untyped-def]
+def probe1(slots: np.ndarray, keys: np.ndarray, a: int) -> int:
     """Row of a key of one component, or -1."""
     mask = (len(slots) - 1) & _MASK_MAX
     tag = _tag_of(mix(0, int(a)))
@@ -125,7 +131,7 @@ def probe1(slots, keys, a):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def probe2(slots, keys, a, b):  # type: ignore[no-untyped-def]
+def probe2(slots: np.ndarray, keys: np.ndarray, a: int, b: int) -> int:
     """Row of a key of two components, or -1."""
     mask = (len(slots) - 1) & _MASK_MAX
     tag = _tag_of(mix(mix(0, int(a)), int(b)))
@@ -140,7 +146,7 @@ def probe2(slots, keys, a, b):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def probe3(slots, keys, a, b, c):  # type: ignore[no-untyped-def]
+def probe3(slots: np.ndarray, keys: np.ndarray, a: int, b: int, c: int) -> int:
     """Row of a key of three components, or -1."""
     mask = (len(slots) - 1) & _MASK_MAX
     tag = _tag_of(mix(mix(mix(0, int(a)), int(b)), int(c)))
@@ -155,7 +161,7 @@ def probe3(slots, keys, a, b, c):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def probe4(slots, keys, a, b, c, d):  # type: ignore[no-untyped-def]
+def probe4(slots: np.ndarray, keys: np.ndarray, a: int, b: int, c: int, d: int) -> int:
     """Row of a key of four components, or -1."""
     mask = (len(slots) - 1) & _MASK_MAX
     tag = _tag_of(mix(mix(mix(mix(0, int(a)), int(b)), int(c)), int(d)))
@@ -163,14 +169,15 @@ def probe4(slots, keys, a, b, c, d):  # type: ignore[no-untyped-def]
     while slots[at] != 0:
         slot = int(slots[at])
         row = (slot & _ROW_BITS) - 1
-        if slot >> _TAG_SHIFT == tag and keys[row, 0] == a and keys[row, 1] == b and keys[row, 2] == c and keys[row, 3] == d:
+        same = keys[row, 0] == a and keys[row, 1] == b and keys[row, 2] == c and keys[row, 3] == d
+        if slot >> _TAG_SHIFT == tag and same:
             return row
         at = (at + 1) & mask
     return -1
 
 
 @inlined
-def _probe_any(slots, keys, wanted, i):  # type: ignore[no-untyped-def]
+def _probe_any(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, i: int) -> tuple[int, int, int]:
     """The same for the key in row `i` of `wanted`, of any number of components. -> (row or -1, tag, place)."""
     mask = (len(slots) - 1) & _MASK_MAX
     state = 0
@@ -196,38 +203,38 @@ def _probe_any(slots, keys, wanted, i):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _find_direct(direct, wanted, out):  # type: ignore[no-untyped-def]
+def _find_direct(direct: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(out)):
         key = wanted[i, 0]
         out[i] = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
 
 
 @kernel
-def _find1(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+def _find1(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(out)):
         out[i] = probe1(slots, keys, wanted[i, 0])
 
 
 @kernel
-def _find2(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+def _find2(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(out)):
         out[i] = probe2(slots, keys, wanted[i, 0], wanted[i, 1])
 
 
 @kernel
-def _find3(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+def _find3(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(out)):
         out[i] = probe3(slots, keys, wanted[i, 0], wanted[i, 1], wanted[i, 2])
 
 
 @kernel
-def _find_any(slots, keys, wanted, out):  # type: ignore[no-untyped-def]
+def _find_any(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(out)):
         out[i] = _probe_any(slots, keys, wanted, i)[0]
 
 
 @kernel
-def _count_missing(flags, out):  # type: ignore[no-untyped-def]
+def _count_missing(flags: np.ndarray, out: np.ndarray) -> int:
     """How many keys were not found; those whose flag is 0 are set to -1 and don't count."""
     missing = 0
     for i in range(len(out)):
@@ -239,7 +246,17 @@ def _count_missing(flags, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _settle(slots, keys, direct, count, wanted, flags, out, start, insert):  # type: ignore[no-untyped-def]
+def _settle(
+    slots: np.ndarray,
+    keys: np.ndarray,
+    direct: np.ndarray,
+    count: int,
+    wanted: np.ndarray,
+    flags: np.ndarray,
+    out: np.ndarray,
+    start: int,
+    insert: bool,
+) -> tuple[int, int]:
     """Probe for the keys whose row is -1, from `start` on, and add those that are missing, until the table is full.
 
     -> (stop, count)
@@ -263,7 +280,7 @@ def _settle(slots, keys, direct, count, wanted, flags, out, start, insert):  # t
 
 
 @kernel
-def _move_slots(old, new):  # type: ignore[no-untyped-def]
+def _move_slots(old: np.ndarray, new: np.ndarray) -> None:
     """Fill a table of twice the size. A key goes to its old place or half the table further: two sequential streams."""
     mask = (len(new) - 1) & _MASK_MAX
     for slot in old:
@@ -272,20 +289,3 @@ def _move_slots(old, new):  # type: ignore[no-untyped-def]
             while new[at] != 0:
                 at = (at + 1) & mask
             new[at] = slot
-
-
-@kernel
-def _count_below(keys, count, size):  # type: ignore[no-untyped-def]
-    below = 0
-    for row in range(count):
-        below += 0 <= keys[row, 0] < size
-    return below
-
-
-@kernel
-def _extend_direct(direct, start, keys, count):  # type: ignore[no-untyped-def]
-    """Enter the keys from `start` on; those below are there already."""
-    for row in range(count):
-        key = keys[row, 0]
-        if start <= key < len(direct):
-            direct[key] = row + 1

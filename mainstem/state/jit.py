@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ENABLED = os.environ.get("MAINSTEM_JIT", "1") != "0"
+JIT_ENABLED = os.environ.get("MAINSTEM_JIT", "1") != "0"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # A module that mentions one of these holds code that is compiled, alone or inside a caller.
@@ -31,7 +31,7 @@ _cache_dir_lock = threading.Lock()
 
 def kernel(function: F) -> F:
     """Compile `function` to GIL-free native code, cached on disk; with `MAINSTEM_JIT=0` return it as it is."""
-    return compile_kernel(function) if ENABLED else function
+    return compile_kernel(function) if JIT_ENABLED else function
 
 
 def inlined(function: F) -> F:
@@ -39,22 +39,24 @@ def inlined(function: F) -> F:
 
     For small helpers of hot loops: a call that passes arrays costs about 10 ns, as much as a look-up.
     """
-    return compile_kernel(function, forceinline=True) if ENABLED else function
+    return compile_kernel(function, forceinline=True) if JIT_ENABLED else function
 
 
 def compile_kernel(function: F, **options: Any) -> F:
     """Compile `function` whatever `MAINSTEM_JIT` says."""
     import numba
 
+    settings: Any = numba.config
     # Numba picks the cache folder while it decorates, so the setting is ours for this moment only and the
     # user's own Numba functions keep theirs.
     with _cache_dir_lock:
-        users_own = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder() / "numba")
+        users_own = settings.CACHE_DIR
+        settings.CACHE_DIR = str(cache_folder() / "numba")
         try:
-            return numba.njit(nogil=True, cache=True, **options)(function)
+            compiled: Any = numba.njit(nogil=True, cache=True, **options)(function)
         finally:
-            numba.config.CACHE_DIR = users_own
+            settings.CACHE_DIR = users_own
+    return compiled
 
 
 def plain(function: F) -> F:

@@ -18,7 +18,7 @@ _GOLDEN = 0x4F1B_BCDC_BFA5_3E0B
 
 
 @inlined
-def mix(state, word):  # type: ignore[no-untyped-def]
+def mix(state: int, word: int) -> int:
     """The 63-bit state after one more 64-bit word; low and high bits are both usable."""
     word = state ^ word ^ ((word >> 32) & _LOW_32)
     word = (word * _GOLDEN) & LOW_63
@@ -26,7 +26,7 @@ def mix(state, word):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def tail_word(words, data, start, length):  # type: ignore[no-untyped-def]
+def tail_word(words: np.ndarray, data: np.ndarray, start: int, length: int) -> int:
     """The last `length` (1 to 7) bytes of a value as one word; near the buffer's end there is no whole word to read."""
     if start < len(words):
         return int(words[start]) & ((1 << (8 * length)) - 1)
@@ -37,7 +37,7 @@ def tail_word(words, data, start, length):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def hash_bytes(words, data, start, length):  # type: ignore[no-untyped-def]
+def hash_bytes(words: np.ndarray, data: np.ndarray, start: int, length: int) -> int:
     """Hash of `data[start:start + length]`; the length goes in first, so that zero bytes count."""
     state = mix(0, length)
     end = start + length

@@ -101,19 +101,27 @@ class StringPool:
         return codes[array.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False).astype(np.int64)]
 
     def _column_codes(self, column: ByteColumn, insert: bool) -> np.ndarray:
+        """Guess codes by hash, check them against the values, then settle what is left; each is one plain loop."""
         out = np.empty(len(column.offsets) - 1, np.int64)
-        done, why = 0, _DONE
+        offsets, data, words, valid = column.offsets, column.data, column.words, column.valid
+        _guess(self._slots, offsets, data, words, out)
+        if _check(self._ends, self._words, offsets, data, words, valid, out):
+            self._settle(column, out, insert)
+        return out
+
+    def _settle(self, column: ByteColumn, out: np.ndarray, insert: bool) -> None:
+        done = 0
         while True:
-            done, self.count, why = _intern(
+            done, self.count, why = _settle(
                 self._slots, self._hashes, self._ends, self._data, self._words, self.count,
                 column.offsets, column.data, column.words, column.valid, out, done, insert,
             )  # fmt: skip
             if why == _DONE:
-                return out
+                return
             if why == _FULL_CODES:
                 self._grow_codes()
             else:
-                self._grow_data(int(column.offsets[done + 1] - column.offsets[done]))
+                self._grow_data(int(column.offsets[done + 1]) - int(column.offsets[done]))
 
     def _grow_codes(self) -> None:
         capacity = 2 * len(self._hashes)
@@ -133,59 +141,108 @@ class StringPool:
 
 
 @inlined
-def _same(words, start, other_words, other_data, other_start, length):  # type: ignore[no-untyped-def]
-    """Are `length` bytes equal? The first side is padded, so its last word can be read whole."""
-    while length >= 8:
-        if words[start] != other_words[other_start]:
+def _is_value(
+    ends: np.ndarray, own_words: np.ndarray, code: int, words: np.ndarray, data: np.ndarray, begin: int, end: int
+) -> bool:
+    """Is `data[begin:end]` the value of `code`? The pool's data is padded, so its last word can be read whole."""
+    own = int(ends[code])
+    left = end - begin
+    if int(ends[code + 1]) - own != left:
+        return False
+    while left >= 8:
+        if own_words[own] != words[begin]:
             return False
-        start, other_start, length = start + 8, other_start + 8, length - 8
-    if length == 0:
+        own, begin, left = own + 8, begin + 8, left - 8
+    if left == 0:
         return True
-    return (int(words[start]) & ((1 << (8 * length)) - 1)) == tail_word(other_words, other_data, other_start, length)
+    return (int(own_words[own]) & ((1 << (8 * left)) - 1)) == tail_word(words, data, begin, left)
 
 
 @kernel
-def _intern(slots, hashes, ends, data, words, count, in_offsets, in_data, in_words, in_valid, out, start, insert):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Codes of the values from `start` on. -> (stop, count, why)."""
+def _guess(slots: np.ndarray, offsets: np.ndarray, data: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
+    """The first code whose hash tag fits, -1 when there is none: nearly always the code of the value."""
     mask = len(slots) - 1
-    for i in range(start, len(out)):
-        if len(in_valid) != 0 and in_valid[i] == 0:
+    for i in range(len(out)):
+        begin = int(offsets[i])
+        hashed = hash_bytes(words, data, begin, int(offsets[i + 1]) - begin)
+        at = hashed & mask
+        while slots[at] != 0 and slots[at] >> _TAG_SHIFT != hashed >> _TAG_SHIFT:
+            at = (at + 1) & mask
+        out[i] = (int(slots[at]) & _CODE_BITS) - 1
+
+
+@kernel
+def _check(
+    ends: np.ndarray,
+    own_words: np.ndarray,
+    offsets: np.ndarray,
+    data: np.ndarray,
+    words: np.ndarray,
+    valid: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """Take back wrong guesses and those for nulls; returns how many values have no code yet."""
+    missing = 0
+    for i in range(len(out)):
+        if len(valid) != 0 and valid[i] == 0:
             out[i] = NULL_CODE
             continue
-        begin = int(in_offsets[i])
-        length = int(in_offsets[i + 1]) - begin
-        hashed = hash_bytes(in_words, in_data, begin, length)
-        tag = hashed >> _TAG_SHIFT
+        code = out[i]
+        if code < 0 or not _is_value(ends, own_words, code, words, data, int(offsets[i]), int(offsets[i + 1])):
+            out[i] = NULL_CODE
+            missing += 1
+    return missing
+
+
+@kernel
+def _settle(
+    slots: np.ndarray,
+    hashes: np.ndarray,
+    ends: np.ndarray,
+    own_data: np.ndarray,
+    own_words: np.ndarray,
+    count: int,
+    offsets: np.ndarray,
+    data: np.ndarray,
+    words: np.ndarray,
+    valid: np.ndarray,
+    out: np.ndarray,
+    start: int,
+    insert: bool,
+) -> tuple[int, int, int]:
+    """Probe for the values without a code, from `start` on, and add those that are missing. -> (stop, count, why)."""
+    mask = len(slots) - 1
+    for i in range(start, len(out)):
+        if out[i] >= 0 or (len(valid) != 0 and valid[i] == 0):
+            continue
+        begin, end = int(offsets[i]), int(offsets[i + 1])
+        hashed = hash_bytes(words, data, begin, end - begin)
         at = hashed & mask
         code = NULL_CODE
-        while slots[at] != 0:
-            slot = int(slots[at])
-            if slot >> _TAG_SHIFT == tag:
-                known = (slot & _CODE_BITS) - 1
-                if ends[known + 1] - ends[known] == length and _same(
-                    words, ends[known], in_words, in_data, begin, length
-                ):
-                    code = known
-                    break
+        while slots[at] != 0 and code < 0:
+            known = (int(slots[at]) & _CODE_BITS) - 1
+            if hashes[known] == hashed and _is_value(ends, own_words, known, words, data, begin, end):
+                code = known
             at = (at + 1) & mask
-        if code == NULL_CODE and insert:
+        if code < 0 and insert:
             if count == len(hashes):
                 return i, count, _FULL_CODES
-            end = int(ends[count])
-            if end + length + _PADDING > len(data):
+            used = int(ends[count])
+            if used + end - begin + _PADDING > len(own_data):
                 return i, count, _FULL_BYTES
-            data[end : end + length] = in_data[begin : begin + length]
+            for k in range(end - begin):
+                own_data[used + k] = data[begin + k]
+            ends[count + 1] = used + end - begin
+            hashes[count] = hashed
             code = count
-            ends[code + 1] = end + length
-            hashes[code] = hashed
-            slots[at] = tag << _TAG_SHIFT | code + 1
             count += 1
+            slots[at] = hashed >> _TAG_SHIFT << _TAG_SHIFT | code + 1
         out[i] = code
     return len(out), count, _DONE
 
 
 @kernel
-def _fill_slots(slots, hashes, count):  # type: ignore[no-untyped-def]
+def _fill_slots(slots: np.ndarray, hashes: np.ndarray, count: int) -> None:
     mask = len(slots) - 1
     for code in range(count):
         hashed = int(hashes[code])

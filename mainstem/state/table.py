@@ -119,7 +119,8 @@ class TableState:
         row = np.zeros(1, self.schema.row_dtype)
         for field in self.schema.fields:
             default = field.type.zero if field.default is MISSING else field.default
-            row[field.name][0] = self._columns.to_storage(default, field.type, f"the default of {self._where(field.name)}")
+            where = f"the default of {self._where(field.name)}"
+            row[field.name][0] = self._columns.to_storage(default, field.type, where)
         return row
 
     def _defaults(self, size: int, start: int = 0) -> np.ndarray:

@@ -94,7 +94,7 @@ class Expressions(Leaves):
             call = self.draw.one(("int", "round", *(f"math.{f}" for f in _MATH_TO_INT)))
             return f"{call}({self.of('float', depth, pure=pure)})"
         if kind == "bool":
-            return f"({self.of('bool', depth, pure=pure)} + {self.of('int', depth, pure=pure)})"
+            return f"(int({self.of('bool', depth, pure=pure)}) + {self.of('int', depth, pure=pure)})"
         if kind == "null" and (null := self.nullable(pure, "int")):
             return f"({null} {self.draw.one('+-*')} {self.of('int', depth, pure=pure)})"
         operator = self.draw.weighted(_INT_OPERATORS)

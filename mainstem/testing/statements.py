@@ -146,14 +146,15 @@ class Body:
 
     def write_place(self) -> Lines:
         base = self.draw.weighted(_BASES)
-        value = self.write.of("int" if base == "float" and self.draw.chance(0.15) else base)
+        narrower = {"float": "int", "int": "bool"}.get(base, base)  # a field also takes these, converted
+        value = self.write.of(narrower if self.draw.chance(0.1) else base)
+        if base == "int" and self.draw.chance(0.5):  # keeps most values small, so that most transactions commit
+            value = f"{self.write.of('int')} % {self.draw.between((5, 1000))}"
         if base in ("int", "float", "str") and self.draw.chance(0.03):
             value = self.write.maybe_null(base, False) or value  # a null aborts when it is stored
         place = self.write.place(base)
         if place is None:
             return []
-        if base == "int" and self.draw.chance(0.5):  # keeps most values small, so that most transactions commit
-            value = f"{value} % {self.draw.between((5, 1000))}"
         return [f"{place} = {value}"]
 
     def step_place(self) -> Lines:

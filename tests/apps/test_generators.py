@@ -35,7 +35,7 @@ class TestEveryGenerator:
     def test_rows_and_columns_fit_the_event_types(self, module):
         table = module.generate(5_000)
         assert table.num_rows == 5_000
-        for event in module.app.events.values():
+        for event in module.app.program.events:
             rows = table.filter(pc.equal(table["event"].cast(pa.string()), event.name))
             assert rows.num_rows > 0
             for field in event.fields:

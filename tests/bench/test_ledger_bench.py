@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mainstem.apps import ledger
-from mainstem.bench import limit, plain
+from mainstem.bench import limit
 from mainstem.bench.__main__ import cli
 
 SMALL = ["ledger", "--events", "3000", "--oracle-events", "1000", "--repeats", "2", "--no-spark"]
@@ -33,6 +33,8 @@ def test_the_embedded_part_compares_all_contenders(tmp_path):
 
 @pytest.mark.long
 def test_the_spark_part_compares_all_contenders(tmp_path):
+    from mainstem.bench import plain
+
     sizes = [*SMALL[:-1], "--replay-events", "40000", "--spark-repeats", "1", "--dir", str(tmp_path / "logs")]
     result = CliRunner().invoke(cli, [*sizes, "--json", str(tmp_path / "out.json")])
     assert result.exit_code == 0, result.output

@@ -78,7 +78,7 @@ def batch_rows(batch: EventBatch, schemas: list[EventSchema]) -> list[Row]:
     assert batch.ts.dtype == np.int64
     assert not batch.kind.flags.writeable
     assert not batch.ts.flags.writeable
-    assert (np.diff(batch.ts) >= 0).all()
+    assert (batch.ts[1:] >= batch.ts[:-1]).all()
     values: list[list[dict[str, Any]]] = []
     for kind, (schema, columns) in enumerate(zip(schemas, batch.columns, strict=True)):
         count = int((batch.kind == kind).sum())

@@ -1,5 +1,6 @@
-# expect: Basket
-# line: 28
+# expect: table Basket has no fields
+# expect: amount: int
+# line: 29
 # ruff: noqa
 
 import mainstem as ms

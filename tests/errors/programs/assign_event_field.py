@@ -1,5 +1,6 @@
-# expect: event
-# line: 30
+# expect: events can't be changed
+# expect: local variable
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

@@ -1,4 +1,5 @@
-# expect: async
+# expect: transfer is not a plain function
+# expect: use def
 # line: 29
 # ruff: noqa
 

@@ -33,3 +33,8 @@ class Limit:
     def capped(row):
         row.used = 0
         return row.used < 10
+
+
+@app.on(Transfer)
+def transfer(e):
+    Limit[e.src].used += 1

@@ -1,7 +1,5 @@
-# expect: left
-# expect: int
-# expect: float
-# line: 37
+# expect: output column 'left' is int in transfer and float in again
+# line: 35
 # ruff: noqa
 
 import mainstem as ms

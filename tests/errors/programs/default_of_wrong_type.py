@@ -1,4 +1,4 @@
-# expect: Basket.size
+# expect: the default of field Basket.size is 'many', its type is int
 # line: 28
 # ruff: noqa
 

@@ -1,4 +1,4 @@
-# expect: Transfer
+# expect: Transfer is declared twice
 # line: 28
 # ruff: noqa
 

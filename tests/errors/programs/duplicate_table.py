@@ -1,4 +1,4 @@
-# expect: Account
+# expect: Account is declared twice
 # line: 28
 # ruff: noqa
 

@@ -1,5 +1,6 @@
-# expect: ts
-# line: 28
+# expect: event Tick declares ts
+# expect: leave it out
+# line: 29
 # ruff: noqa
 
 import mainstem as ms

@@ -1,6 +1,7 @@
-# expect: Deposit
+# expect: @app.on(Deposit) names no event
 # expect: @app.event
-# line: 33
+# expect: declared are: Transfer
+# line: 34
 # ruff: noqa
 
 import mainstem as ms

@@ -1,7 +1,6 @@
-# expect: Account.balance
-# expect: float
-# expect: int
-# line: 32
+# expect: balance is int, the value is float
+# expect: round(
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

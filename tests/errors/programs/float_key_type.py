@@ -1,5 +1,5 @@
-# expect: float
-# expect: key
+# expect: the key of table Price is float
+# expect: keys are int, str, bytes
 # line: 29
 # ruff: noqa
 

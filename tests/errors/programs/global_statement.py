@@ -1,5 +1,6 @@
-# expect: global
-# line: 30
+# expect: global is not supported
+# expect: tables
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

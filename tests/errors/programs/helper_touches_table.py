@@ -1,5 +1,5 @@
-# expect: helper
-# expect: Account
+# expect: helper touches table Account
+# expect: @app.on
 # line: 30
 # ruff: noqa
 

@@ -1,7 +1,6 @@
-# expect: total
-# expect: int
-# expect: float
-# line: 34
+# expect: and becomes float
+# expect: 0.0
+# line: 33
 # ruff: noqa
 
 import mainstem as ms

@@ -1,5 +1,5 @@
-# expect: Position
-# expect: 2
+# expect: Position has a key of 2 part(s), this one has 1
+# expect: (int, str)
 # line: 36
 # ruff: noqa
 

@@ -1,7 +1,5 @@
-# expect: Account
-# expect: int
-# expect: str
-# line: 32
+# expect: Account has keys of int, this one is str
+# line: 30
 # ruff: noqa
 
 import mainstem as ms

@@ -1,4 +1,4 @@
-# expect: lambda
+# expect: ambda is not supported inside a function
 # line: 30
 # ruff: noqa
 

@@ -1,5 +1,5 @@
-# expect: Basket.items
-# expect: ms.Array
+# expect: field Basket.items is list[int]
+# expect: ms.Array[X, n]
 # line: 29
 # ruff: noqa
 

@@ -1,5 +1,6 @@
-# expect: fee
-# line: 32
+# expect: fee may have no value here
+# expect: on every path
+# line: 33
 # ruff: noqa
 
 import mainstem as ms

@@ -1,5 +1,5 @@
-# expect: int
-# expect: float
+# expect: two arms
+# expect: float and int
 # line: 31
 # ruff: noqa
 

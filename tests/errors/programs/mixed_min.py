@@ -1,7 +1,6 @@
-# expect: min
-# expect: int
-# expect: float
-# line: 32
+# expect: min of float and int
+# expect: one number type
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

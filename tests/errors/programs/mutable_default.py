@@ -1,5 +1,5 @@
-# expect: Basket.items
-# expect: default
+# expect: the default of field Note.tags is []
+# expect: list[int]
 # line: 29
 # ruff: noqa
 
@@ -26,6 +26,6 @@ class Account:
     name: str = ""
 
 
-@app.table(key=int)
-class Basket:
-    items: ms.Array[int, 3] = [0, 0, 0]
+@app.event
+class Note:
+    tags: list[int] = []

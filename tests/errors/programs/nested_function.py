@@ -1,5 +1,5 @@
-# expect: def
-# expect: inner
+# expect: nested function is not supported
+# expect: top level of the module
 # line: 31
 # ruff: noqa
 

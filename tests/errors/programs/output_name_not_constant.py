@@ -1,4 +1,4 @@
-# expect: constant
+# expect: constant column names
 # line: 30
 # ruff: noqa
 

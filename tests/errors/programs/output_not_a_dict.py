@@ -1,5 +1,6 @@
-# expect: dict
-# line: 30
+# expect: returns nothing or a dict
+# expect: return {"column": value
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

@@ -1,6 +1,5 @@
-# expect: reason
-# expect: constant
-# line: 31
+# expect: a reason is a constant string
+# line: 30
 # ruff: noqa
 
 import mainstem as ms

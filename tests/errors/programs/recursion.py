@@ -1,5 +1,5 @@
-# expect: factorial
-# expect: itself
+# expect: factorial calls itself
+# expect: loop
 # line: 32
 # ruff: noqa
 

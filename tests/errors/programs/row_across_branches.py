@@ -1,5 +1,6 @@
 # expect: row
-# line: 34
+# expect: the key, not the row
+# line: 35
 # ruff: noqa
 
 import mainstem as ms

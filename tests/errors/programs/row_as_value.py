@@ -1,5 +1,5 @@
-# expect: Account
-# expect: field
+# expect: a row has no value of its own
+# expect: T[key].field
 # line: 31
 # ruff: noqa
 

@@ -1,4 +1,4 @@
-# expect: Account
+# expect: Account has a key of 1 part(s), this one has 2
 # line: 30
 # ruff: noqa
 

@@ -1,5 +1,5 @@
-# expect: key
-# expect: state
+# expect: the key of Account[other] depends on state
+# expect: from the event alone
 # line: 32
 # ruff: noqa
 

@@ -1,5 +1,5 @@
-# expect: key
-# expect: state
+# expect: the key of Account[target] depends on state
+# expect: from the event alone
 # line: 34
 # ruff: noqa
 

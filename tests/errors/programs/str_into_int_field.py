@@ -1,7 +1,6 @@
-# expect: Account.balance
-# expect: str
-# expect: int
-# line: 32
+# expect: balance is int, the value is str
+# expect: convert
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

@@ -1,5 +1,6 @@
-# expect: try
-# line: 30
+# expect: try is not supported
+# expect: ms.require
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

@@ -1,5 +1,6 @@
-# expect: parameter
-# line: 29
+# expect: takes one parameter, the event
+# expect: def transfer(e)
+# line: 30
 # ruff: noqa
 
 import mainstem as ms

@@ -1,5 +1,5 @@
-# expect: Transfer
-# expect: amuont
+# expect: event Transfer has no field 'amuont'
+# expect: amount
 # line: 31
 # ruff: noqa
 

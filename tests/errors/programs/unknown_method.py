@@ -1,5 +1,6 @@
-# expect: upper
-# line: 30
+# expect: tables have no method 'get'
+# expect: T[key].field
+# line: 31
 # ruff: noqa
 
 import mainstem as ms
@@ -27,4 +28,4 @@ class Account:
 
 @app.on(Transfer)
 def transfer(e):
-    Account[e.src].name = e.note.upper()
+    Account[e.dst].balance += Account.get(e.src)

@@ -1,4 +1,4 @@
-# expect: Acount
+# expect: 'Acount' is not defined
 # line: 30
 # ruff: noqa
 

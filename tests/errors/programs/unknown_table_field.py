@@ -1,5 +1,5 @@
-# expect: Account
-# expect: balanse
+# expect: table Account has no field 'balanse'
+# expect: its fields are: balance
 # line: 31
 # ruff: noqa
 

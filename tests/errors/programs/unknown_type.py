@@ -1,6 +1,7 @@
-# expect: Basket.items
+# expect: field Basket.items
 # expect: dict
-# line: 29
+# expect: ms.Array[X, n]
+# line: 30
 # ruff: noqa
 
 import mainstem as ms

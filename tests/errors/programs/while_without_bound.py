@@ -1,5 +1,6 @@
-# expect: while
-# line: 31
+# expect: this while loop may never end
+# expect: n += 1
+# line: 32
 # ruff: noqa
 
 import mainstem as ms

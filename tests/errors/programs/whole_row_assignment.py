@@ -1,5 +1,5 @@
-# expect: Account
-# expect: field
+# expect: Account[…] = … is not supported
+# expect: Account[key].field = value
 # line: 31
 # ruff: noqa
 

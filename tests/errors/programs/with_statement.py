@@ -1,5 +1,6 @@
-# expect: with
-# line: 30
+# expect: with is not supported
+# expect: @app.derive
+# line: 31
 # ruff: noqa
 
 import mainstem as ms

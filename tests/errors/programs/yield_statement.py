@@ -1,5 +1,7 @@
 # expect: yield
-# line: 31
+# expect: not supported
+# expect: return one dict
+# line: 33
 # ruff: noqa
 
 import mainstem as ms

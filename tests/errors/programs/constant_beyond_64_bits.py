@@ -1,4 +1,4 @@
-# expect: comprehension
+# expect: 9223372036854775808 does not fit in 64 bits
 # line: 30
 # ruff: noqa
 
@@ -27,5 +27,4 @@ class Account:
 
 @app.on(Transfer)
 def transfer(e):
-    total = sum([k for k in e.keys])
-    Account[e.src].balance = total
+    Account[e.src].balance = 9223372036854775808

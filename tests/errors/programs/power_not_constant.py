@@ -1,5 +1,5 @@
-# expect: str
-# expect: int
+# expect: ** needs a constant integer exponent
+# expect: math.pow
 # line: 31
 # ruff: noqa
 
@@ -28,4 +28,4 @@ class Account:
 
 @app.on(Transfer)
 def transfer(e):
-    ms.require(e.note > e.amount, "no")
+    Account[e.src].balance = 2 ** e.amount

@@ -1,8 +1,6 @@
-# expect: math.gamma
-# line: 32
+# expect: touches table Account
+# line: 34
 # ruff: noqa
-
-import math
 
 import mainstem as ms
 
@@ -27,6 +25,15 @@ class Account:
     name: str = ""
 
 
+@app.table(key=int)
+class Limit:
+    used: int = 0
+
+    @ms.check
+    def capped(row):
+        return row.used < Account[1].balance
+
+
 @app.on(Transfer)
 def transfer(e):
-    Account[e.src].score = math.gamma(e.rate)
+    Limit[e.src].used += 1

