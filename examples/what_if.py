@@ -1,7 +1,7 @@
 """What if the rule had been another one? Two versions of a program over the same history, compared event by event.
 
-Today a card is blocked when it is used more than 50 times. The new rule would block large sums instead. How many payments would
-come out differently, and which?
+Today a card is blocked when it is used more than 50 times. The new rule would block large sums instead. How many
+payments would come out differently, and which?
 
     python examples/what_if.py
 """

@@ -51,9 +51,9 @@ class App:
         fields = tuple(_fields(cls, "event"))
         for field in fields:
             if field.name == "ts":
-                raise ProgramError(f"event {cls.__name__} declares ts", **_place(cls), remedy="leave it out: every event has an int ts")
+                raise ProgramError(f"event {cls.__name__} declares ts", **_place(), remedy="leave it out: every event has an int ts")
             if field.type.length:
-                raise ProgramError(f"field {cls.__name__}.{field.name} is a fixed array", **_place(cls), remedy="use list[…] in events")
+                raise ProgramError(f"field {cls.__name__}.{field.name} is a fixed array", **_place(), remedy="use list[…] in events")
         self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
         return _event_class(cls, fields)
 
@@ -67,7 +67,7 @@ class App:
             fields = tuple(_fields(cls, "table"))
             for field in fields:
                 if field.type.nullable or field.type.is_list:
-                    raise ProgramError(f"field {cls.__name__}.{field.name} is {field.type}", **_place(cls),
+                    raise ProgramError(f"field {cls.__name__}.{field.name} is {field.type}", **_place(),
                                        remedy="table fields are plain values or ms.Array[X, n]")  # fmt: skip
             checks = tuple(f for f in vars(cls).values() if getattr(f, CHECK_MARK, False))
             schema = TableSchema(cls.__name__, types, scalar, fields, tuple(f.__name__ for f in checks))
@@ -83,7 +83,7 @@ class App:
 
         def bind(function: Callable[..., Any]) -> Callable[..., Any]:
             if any(b.event == name and b.name == function.__name__ for b in self._functions):
-                raise ProgramError(f"function {function.__name__} is bound to {name} twice", **_place(function), remedy="rename one of them")
+                raise ProgramError(f"function {function.__name__} is bound to {name} twice", **_place(), remedy="rename one of them")
             self._functions.append(Bound(name, function.__name__, function))
             self._program = None
             return function
@@ -101,7 +101,7 @@ class App:
             schema = self._events[name]
             for field in added:
                 if schema.field(field.name) is not None or field.name == "ts":
-                    raise ProgramError(f"event {name} has a field {field.name!r} already", **_place(function), remedy="choose another name")
+                    raise ProgramError(f"event {name} has a field {field.name!r} already", **_place(), remedy="choose another name")
             self._events[name] = dataclasses.replace(schema, derived=schema.derived + added)
             self._derives.append(Derive(name, added, function))
             self._program = None
@@ -111,7 +111,7 @@ class App:
 
     def _declare(self, name: str, into: dict[str, Any], value: Any, cls: type) -> None:
         if name in self._events or name in self._tables:
-            raise ProgramError(f"{name} is declared twice in app {self.name}", **_place(cls), remedy="choose another name")
+            raise ProgramError(f"{name} is declared twice in app {self.name}", **_place(), remedy="choose another name")
         into[name] = value
         self._program = None
 
@@ -119,7 +119,7 @@ class App:
         name = event if isinstance(event, str) else getattr(event, "__mainstem_event__", None)
         if name not in self._events:
             known = ", ".join(self._events) or "none yet"
-            raise ProgramError(f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}",
+            raise ProgramError(f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}", **_place(),
                                remedy=f"declare it with @app.event before; declared are: {known}")  # fmt: skip
         return str(name)
 
@@ -188,32 +188,32 @@ class App:
         return stream(self.program, spark, events, **options)
 
 
-def _place(thing: Any) -> dict[str, Any]:
-    """Where a class or function was written, for errors; classes in notebooks may have no place."""
-    try:
-        return {"file": inspect.getsourcefile(thing) or "", "line": inspect.getsourcelines(thing)[1]}
-    except (OSError, TypeError):
-        return {}
+def _place() -> dict[str, Any]:
+    """The user's line that is running: the decorator of what is being declared."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "") == __name__:
+        frame = frame.f_back
+    return {} if frame is None else {"file": frame.f_code.co_filename, "line": frame.f_lineno}
 
 
 def _fields(cls: type, what: str) -> list[Field]:
     try:
         hints = typing.get_type_hints(cls, localns=dict(vars(cls)))
     except Exception as error:
-        raise ProgramError(f"the annotations of {what} {cls.__name__} can't be read: {error}", **_place(cls),
+        raise ProgramError(f"the annotations of {what} {cls.__name__} can't be read: {error}", **_place(),
                            remedy="import the types that it names") from error  # fmt: skip
     hints = {n: h for n, h in hints.items() if n in cls.__dict__.get("__annotations__", {})}
     if not hints:
-        raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(cls), remedy="annotate them: amount: int")
+        raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(), remedy="annotate them: amount: int")
     fields = []
     for name, hint in hints.items():
         where = f"field {cls.__name__}.{name}"
         if name.startswith("_"):
-            raise ProgramError(f"{where} starts with an underscore", **_place(cls), remedy="such names are Mainstem's own")
+            raise ProgramError(f"{where} starts with an underscore", **_place(), remedy="such names are Mainstem's own")
         try:
             type_ = type_of(hint, where)
         except ProgramError as error:
-            raise ProgramError(error.what, **_place(cls), remedy=error.remedy) from None
+            raise ProgramError(error.what, **_place(), remedy=error.remedy) from None
         fields.append(Field(name, type_, _default(cls, name, type_, where)))
     return fields
 
@@ -230,7 +230,7 @@ def _default(cls: type, name: str, type_: Type, where: str) -> Any:
     else:
         fits = isinstance(value, wanted[type_.base]) and (type_.base == "bool" or not isinstance(value, bool))
     if not fits:
-        raise ProgramError(f"the default of {where} is {value!r}, its type is {type_}", **_place(cls), remedy="give a default of that type")
+        raise ProgramError(f"the default of {where} is {value!r}, its type is {type_}", **_place(), remedy="give a default of that type")
     return value
 
 
@@ -240,10 +240,10 @@ def _key_types(key: Any, cls: type) -> tuple[tuple[Type, ...], bool]:
     types = tuple(type_of(k, f"the key of {cls.__name__}") for k in ((parts,) if scalar else parts))
     for type_ in types:
         if type_.base not in KEY_BASES or type_.nullable or type_.is_list or type_.length:
-            raise ProgramError(f"the key of table {cls.__name__} is {type_}", **_place(cls),
+            raise ProgramError(f"the key of table {cls.__name__} is {type_}", **_place(),
                                remedy="keys are int, str, bytes, datetime, or tuples of them")  # fmt: skip
     if not 1 <= len(types) <= 4:
-        raise ProgramError(f"the key of table {cls.__name__} has {len(types)} parts", **_place(cls), remedy="use one to four parts")
+        raise ProgramError(f"the key of table {cls.__name__} has {len(types)} parts", **_place(), remedy="use one to four parts")
     return types, scalar
 
 

@@ -11,6 +11,8 @@ from rich.console import Console
 from mainstem.bench import data
 from mainstem.bench import ledger as ledger_bench
 
+WIDTH_MIN = 125  # of the widest table; a narrower terminal or a pipe would cut digests
+
 cli = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -37,6 +39,7 @@ def ledger(
     Fails (exit code 1) when two runs over the same events ended in different states or outputs.
     """
     console = Console()
+    console.width = max(console.width, WIDTH_MIN)
     options = ledger_bench.Options(
         events=events,
         oracle_events=oracle_events,

@@ -6,6 +6,7 @@ ones start from Parquet files and end with written Parquet files, in a session t
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
+import mainstem as ms
 from mainstem.apps import ledger
 from mainstem.bench import data, fingerprint, limit
 from mainstem.bench.measure import Contender, Ending, Figure, stopwatch, take_turns
@@ -28,6 +30,7 @@ from mainstem.state import digest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TABLES = ("Account", "Asset")
 LIMIT, RUN, ORACLE, REPLAY, PLAIN = "hand-written loop", "app.run", "oracle", "app.replay", "plain PySpark"
 
 # What the project promises for this program.
@@ -50,6 +53,8 @@ class Options:
 def benchmark(options: Options, console: Console) -> Report:
     """Measure everything that `options` asks for."""
     report = Report("Streaming Ledger: 10,000 accounts and assets, 50 % transfers, Zipf 0.6, 1 % aborts")
+    load = os.getloadavg()[0]
+    report.notes.append(f"Load of the machine before: {load:.1f} on {os.cpu_count()} cores (0 is quiet).")
     embedded(options, report, console)
     if options.spark:
         spark(options, report, console)
@@ -128,19 +133,15 @@ def spark(options: Options, report: Report, console: Console) -> None:
             session.stop()
 
 
+@dataclass
 class _Spark:
     """The Spark half of one benchmark run."""
 
-    def __init__(
-        self, session: SparkSession, scratch: Path, options: Options, report: Report, console: Console
-    ) -> None:
-        self.session, self.scratch, self.options, self.report, self.console = (
-            session,
-            scratch,
-            options,
-            report,
-            console,
-        )
+    session: SparkSession
+    scratch: Path
+    options: Options
+    report: Report
+    console: Console
 
     def measure(self, logs: dict[int, Path]) -> None:
         small, _, full = sorted(logs)
@@ -187,10 +188,13 @@ class _Spark:
         return fastest.name.removeprefix(f"{PLAIN}: ")
 
     def replay(self, log: Path) -> tuple[float, Ending]:
-        out = self._empty("out")
+        """`app.replay`, which also commits the end state to a durable directory."""
+        out, state = self._empty("out"), self._empty("state")
         with stopwatch() as watch:
-            ledger.app.replay(self.session, str(log), initial=ledger.initial(), out=str(out))
-        return watch.seconds, Ending(digest(dict(ledger.app.state)), fingerprint.of_tables(_written(out)))
+            ledger.app.replay(self.session, log, initial=ledger.initial(), state=state, out=out)
+        with ms.open(state) as db:
+            tables = {name: db.table(name) for name in TABLES}
+        return watch.seconds, Ending(digest(tables), fingerprint.of_tables(_written(out)))
 
     def plain(self, variant: str, log: Path) -> tuple[float, Ending]:
         from mainstem.bench import plain
@@ -198,7 +202,7 @@ class _Spark:
         out, state = self._empty("out"), self._empty("state")
         with stopwatch() as watch:
             plain.run(self.session, variant, log, out, state)
-        tables = {name: pq.read_table(state / f"{name}.parquet") for name in ("Account", "Asset")}
+        tables = {name: pq.read_table(state / f"{name}.parquet") for name in TABLES}
         return watch.seconds, Ending(digest(tables), fingerprint.of_tables(_written(out)))
 
     def _empty(self, name: str) -> Path:
@@ -209,7 +213,7 @@ class _Spark:
 
 def _written(folder: Path) -> Iterator[pa.Table]:
     """Written output files, piece by piece: checking them must not need the memory of the whole log."""
-    for path in sorted(folder.glob("*.parquet")):
+    for path in sorted(folder.glob("[!._]*.parquet")):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["seq", "status", "reason", "left"]):
                 yield pa.Table.from_batches([batch])

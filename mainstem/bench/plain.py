@@ -150,11 +150,11 @@ def _write_state(folder: str, final: limit.Ledger) -> None:
 
 
 VARIANTS = {
-    "dict loop, JVM sort": (with_dicts, jvm_sorted),
-    "Numba loop, JVM sort": (with_numba, jvm_sorted),
-    "Numba loop, shuffle, JVM sort": (with_numba, jvm_shuffled),
-    "Numba loop, NumPy sort": (with_numba, numpy_sorted),
-    "Numba loop, one Arrow group": (with_numba, grouped),
+    "dicts, JVM sort": (with_dicts, jvm_sorted),
+    "Numba, JVM sort": (with_numba, jvm_sorted),
+    "Numba, shuffle, JVM sort": (with_numba, jvm_shuffled),
+    "Numba, NumPy sort": (with_numba, numpy_sorted),
+    "Numba, one Arrow group": (with_numba, grouped),
 }
 
 

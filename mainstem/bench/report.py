@@ -88,11 +88,11 @@ class Report:
 
     def _figures(self) -> Table:
         table = Table(title=self.title, title_justify="left")
-        table.add_column("")
+        table.add_column("", no_wrap=True)
         for heading in ("events", "runs", "best ev/s", "median ev/s"):
-            table.add_column(heading, justify="right")
-        table.add_column("state digest", overflow="fold")
-        table.add_column("outputs digest", overflow="fold")
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("state digest", no_wrap=True)
+        table.add_column("outputs digest", no_wrap=True)
         for f in self.figures:
             rates = (_millions(f.best), _millions(f.median))
             table.add_row(f.name, f"{f.events:,}", str(len(f.seconds)), *rates, f.ending.state, f.ending.outputs)

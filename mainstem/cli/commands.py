@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import tempfile
+import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,7 @@ from mainstem.errors import InputError
 
 cli = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,7 +34,15 @@ cli = typer.Typer(
 class Engine(StrEnum):
     auto = "auto"
     serial = "serial"
+    interpreted = "interpreted"
     oracle = "oracle"
+
+
+class Plan(StrEnum):
+    auto = "auto"
+    fused = "fused"
+    one_stage = "one_stage"
+    keyed = "keyed"
 
 
 class OnBad(StrEnum):
@@ -48,7 +59,7 @@ AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORM
 Events = Annotated[
     list[str],
     typer.Argument(
-        metavar="EVENTS…", help="Parquet, CSV or JSON-lines files, folders or globs. Several are merged by timestamp."
+        metavar="EVENTS", help="Parquet, CSV or JSON-lines files, folders or globs. Several are merged by timestamp."
     ),
 ]
 StateDir = Annotated[Path | None, typer.Option("--state", help="Folder of durable state; continued if it exists.")]
@@ -64,11 +75,11 @@ def top() -> None:
 
     [bold]A first tour[/], with the built-in ledger:
 
-        mainstem generate ledger --events 100000 --out log/
-        mainstem run ledger log/ --state bank/ --out results/
-        mainstem query bank/ "select count(*), sum(balance) from Account"
-        mainstem explain ledger
-        mainstem replay ledger log/ --out results-spark/
+    $ mainstem generate ledger --events 100000 --out log/
+    $ mainstem run ledger log/ --state bank/ --out results/
+    $ mainstem query bank/ "select count(*), sum(balance) from Account"
+    $ mainstem explain ledger
+    $ mainstem replay ledger log/ --out results-spark/
     """
 
 
@@ -80,8 +91,8 @@ def demo(
 ) -> None:
     """Replay, live run and query of a ledger on Spark, each checked against the serial run.
 
-    mainstem demo
-    mainstem demo --events 5000000 --dir /tmp/ledger
+    $ mainstem demo
+    $ mainstem demo --events 5000000 --dir /tmp/ledger
     """
     from mainstem.cli.demo import show
 
@@ -111,12 +122,11 @@ def run(
 ) -> None:
     """Run a program over stored events in this process, without Spark.
 
-        mainstem run ledger log/
-        mainstem run shop.py:app orders.parquet payments.csv --state shop/ --out results/
-        mainstem run shop.py:app orders.parquet --engine oracle --batch 1000
+    $ mainstem run ledger log/
+    $ mainstem run shop.py:app orders.parquet payments.csv --state shop/ --out results/
+    $ mainstem run shop.py:app orders.parquet --engine oracle --batch 1000
 
-    Run it again with the same --state and new events, and the state goes on; after a crash, run the same
-    command with --resume.
+    With the same --state and new events, the state goes on. After a crash, run the same command with --resume.
     """
     loaded = load_app(name)
     with view.progress("running", _rows(events)) as bar:
@@ -143,18 +153,40 @@ def replay(
     out_dir: OutDir = None,
     initial: InitialDir = None,
     master: Annotated[str, typer.Option(help="Spark master, e.g. local[4] or spark://host:7077.")] = "local[*]",
-    plan: Annotated[str, typer.Option(help="auto, or one of the plans that `explain` lists.")] = "auto",
+    plan: Annotated[Plan, typer.Option(help="Force a plan instead of the one that `explain` shows.")] = Plan.auto,
+    on_bad: OnBadOption = OnBad.stop,
     show: Show = 5,
 ) -> None:
     """Replay stored events through a program on Spark.
 
-    mainstem replay ledger log/
-    mainstem replay shop.py:app 'orders/*.parquet' --out results/ --master spark://host:7077
+    $ mainstem replay ledger log/
+    $ mainstem replay shop.py:app 'orders/*.parquet' --out results/ --master spark://host:7077
     """
-    from mainstem.cli.sparked import replay_and_print
+    from mainstem.cli.sparked import quiet_session
+    from mainstem.spark import replay_info
 
     loaded = load_app(name)
-    replay_and_print(loaded, events, state=state, out_dir=out_dir, initial=initial, master=master, plan=plan, show=show)
+    with quiet_session(master) as spark, tempfile.TemporaryDirectory() as scratch:
+        started = time.perf_counter()
+        with view.progress("replaying", _rows(events)) as bar:
+            outputs = loaded.app.replay(
+                spark,
+                events if len(events) > 1 else events[0],
+                state=state,
+                initial=loaded.initial(initial),
+                out=out_dir or (None if state else scratch),
+                plan=plan.value,
+                on_bad=on_bad.value,
+                progress=bar.add,
+            )
+        seconds = time.perf_counter() - started
+        counts = outputs.groupBy("status", "reason").count().toArrow()
+        first = outputs.orderBy("seq").limit(show).toArrow()
+        info = replay_info(outputs)
+    view.print_outcomes(view.in_order([(row["status"], row["reason"], row["count"]) for row in counts.to_pylist()]))
+    view.print_replay(info, seconds, state)
+    if show:
+        out.print(view.arrow_table(first, show))
 
 
 @cli.command()
@@ -165,8 +197,8 @@ def explain(
 ) -> None:
     """Tables, functions, what each reads and writes, and how it will run and why.
 
-    mainstem explain ledger
-    mainstem explain shop.py:app --mermaid > graph.mmd
+    $ mainstem explain ledger
+    $ mainstem explain shop.py:app --mermaid > graph.mmd
     """
     app = load_app(name).app
     out.print(app.explain(format="mermaid" if mermaid else "text"), markup=False, soft_wrap=True)
@@ -183,8 +215,8 @@ def query(
 ) -> None:
     """Ask the last committed state, also while a program writes to it.
 
-    mainstem query bank/ "select * from Account order by balance desc limit 10"
-    mainstem query bank/ "select sum(balance) from Account" --json
+    $ mainstem query bank/ "select * from Account order by balance desc limit 10"
+    $ mainstem query bank/ "select sum(balance) from Account" --json
     """
     table = ms.open(folder).sql(sql)
     if arrow is not None:
@@ -193,7 +225,7 @@ def query(
         out.print(f"{table.num_rows:,} rows written to {arrow}")
     elif as_json:
         for row in table.to_pylist():
-            out.print(json.dumps(row, default=str, ensure_ascii=False), markup=False, soft_wrap=True)
+            out.print(json.dumps(row, default=_as_json, ensure_ascii=False), markup=False, soft_wrap=True)
     else:
         out.print(view.arrow_table(table, rows))
 
@@ -201,7 +233,10 @@ def query(
 @cli.command()
 @guarded
 def doctor() -> None:
-    """Check this machine: Python, packages, Java, Spark, cores, disk; says what to do about what is missing."""
+    """Check this machine: Python, packages, Java, Spark, cores, disk; says what to do about what is missing.
+
+    $ mainstem doctor
+    """
     checks = []
     for check in health.examine():
         checks.append(check)
@@ -225,8 +260,8 @@ def generate(
 ) -> None:
     """Write a log of generated events.
 
-    mainstem generate ledger --events 1000000 --out log/
-    mainstem generate bank --events 5000 --seed 7 --out requests.parquet
+    $ mainstem generate ledger --events 1000000 --out log/
+    $ mainstem generate bank --events 5000 --seed 7 --out requests.parquet
     """
     if path.exists() and (path.is_file() or any(path.iterdir())):
         raise InputError(f"{path} exists: choose another --out, or delete it first")
@@ -239,6 +274,13 @@ def generate(
         else:
             write_log(path, events, seed=seed, files=files, progress=bar.at)
     out.print(f"{events:,} {workload.value} events in {path}")
+
+
+def _as_json(value: Any) -> Any:
+    """What JSON has no form for: DuckDB sums integers into decimals, timestamps and bytes become text."""
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value)
 
 
 def _rows(paths: list[str]) -> int | None:

@@ -54,8 +54,8 @@ def show(folder: Path, events: int) -> bool:
     with view.progress("2/4 serial run", events) as bar:
         runs = [run_embedded(log, bar)]
     with quiet_session() as spark:
-        with out.status("3/4 replay on Spark"):
-            runs.append(run_replay(spark, log, folder / "replayed"))
+        with view.progress("3/4 replay on Spark", events) as bar:
+            runs.append(run_replay(spark, log, folder / "replayed", bar))
         with view.progress("4/4 live on Spark", events) as bar:
             runs.append(run_live(spark, log, folder / "live", bar))
     checks = check(log, runs)
@@ -69,10 +69,10 @@ def run_embedded(log: Path, bar: Bar) -> Run:
     return Run("app.run, one process", time.perf_counter() - started, result.outputs, dict(ledger.app.state))
 
 
-def run_replay(spark: SparkSession, log: Path, folder: Path) -> Run:
+def run_replay(spark: SparkSession, log: Path, folder: Path, bar: Bar) -> Run:
     started = time.perf_counter()
     results, state = folder / "outputs", folder / "state"
-    ledger.app.replay(spark, str(log), initial=ledger.initial(), state=state, out=results)
+    ledger.app.replay(spark, str(log), initial=ledger.initial(), state=state, out=results, progress=bar.add)
     return Run("app.replay, stored log", time.perf_counter() - started, read_outputs(results), tables_of(state))
 
 
@@ -91,12 +91,12 @@ def run_live(spark: SparkSession, log: Path, folder: Path, bar: Bar) -> Run:
         checkpoint=folder / "checkpoint",
         out=results,
         trigger={"availableNow": True},
+        progress=bar.add,
     )
     try:
-        while query.isActive:
+        while query.isActive:  # and not awaitTermination, which Ctrl-C can't interrupt
             if time.perf_counter() - started > LIVE_SECONDS_MAX:
                 raise SparkError(f"the live run did not end within {LIVE_SECONDS_MAX:.0f} s: see {folder}")
-            bar.at(sum(progress["numInputRows"] for progress in query.recentProgress))
             time.sleep(POLL_S)
         if error := query.exception():
             raise SparkError(f"the live run failed: {error}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainstem import __version__
 from mainstem.errors import SparkError
 from mainstem.spark.java import ensure_java, find_java
 from mainstem.state.jit import cache_folder
@@ -45,10 +46,11 @@ def python() -> Check:
 
 
 def packages() -> Check:
-    names = ("mainstem", "pyarrow", "numpy", "numba", "duckdb")
-    versions = {name: _version(name) for name in names}
+    versions = {name: _version(name) for name in ("pyarrow", "numpy", "numba", "duckdb")}
     missing = [name for name, version in versions.items() if version is None]
-    found = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    found = ", ".join(
+        f"{name} {version or 'missing'}" for name, version in {"mainstem": __version__, **versions}.items()
+    )
     return Check("packages", found, f"pip install {' '.join(missing)}" if missing else "")
 
 

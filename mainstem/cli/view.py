@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -19,6 +19,11 @@ from rich.table import Table
 
 from mainstem.errors import MainstemError
 from mainstem.result import Result
+from mainstem.state import digest
+from mainstem.store import open_db
+
+if TYPE_CHECKING:
+    from mainstem.spark import ReplayInfo
 
 CELL_WIDTH_MAX = 60
 REJECTS_SHOWN = 5
@@ -118,6 +123,19 @@ def print_result(result: Result, state: Path | None, show: int) -> None:
     out.print(f"state digest {result.digest}" + (f", kept in {state}" if state else ""), markup=False)
     if show:
         out.print(arrow_table(result.outputs, show))
+
+
+def print_replay(info: ReplayInfo, seconds: float, state: Path | None) -> None:
+    """What `mainstem replay` says below the outcomes."""
+    if info.rejected:
+        out.print(f"{info.rejected:>12,}  rejected")
+    events = info.events or 0
+    out.print(f"{events:,} events in {seconds:.2f} s ({events / seconds:,.0f} events/s, Spark's start excluded)")
+    out.print(f"plan {info.plan}: {info.reason}", markup=False, soft_wrap=True)
+    if state is not None:
+        with open_db(state) as db:
+            found = digest({name: db.table(name) for name in db.tables})
+        out.print(f"state digest {found}, kept in {state}", markup=False, soft_wrap=True)
 
 
 def _cell(value: Any) -> str:

@@ -38,12 +38,21 @@ class Executor:
                 self.run(_empty_batch(program), 0)
 
     def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
+        """Execute one batch; its events are `first_seq`, `first_seq + 1`, … of the total order."""
+        if self.jit:
+            return self._run(batch, first_seq)
+        # Compiled code neither warns nor raises about float overflow; NumPy's scalars would.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return self._run(batch, first_seq)
+
+    def _run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         start = time.perf_counter()
         arrays = self.operations.build(batch)
         count = self.outputs.transactions(batch)
         columns, nulls = self._result_arrays(count, arrays)
         keyed = time.perf_counter()
-        self._call(arrays)
+        self.functions["serial"](*(arrays[name] for name in self.program.parameters))
         ran = time.perf_counter()
         code, ret = arrays["code"], arrays["ret"]
         if np.any(code.view(np.uint16) == INTERNAL):
@@ -58,7 +67,7 @@ class Executor:
         return BatchResult(outputs, stats, self._deltas)
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-        arrays |= {"code": np.zeros(count, np.int16), "ret": np.zeros(count, np.uint8)}
+        arrays |= {"code": np.zeros(count, np.int16), "ret": np.zeros(count, self.outputs.return_dtype)}
         columns: list[np.ndarray] = []
         nulls: list[np.ndarray | None] = []
         for n, (name, type_) in enumerate(self.program.outputs):
@@ -78,17 +87,6 @@ class Executor:
                 grown[: len(self._marks[i])] = self._marks[i]
                 self._marks[i], self._lists[i] = grown, np.zeros(len(table.rows), np.int64)
             arrays |= {f"M{i}": self._marks[i], f"L{i}": self._lists[i]}
-
-    def _call(self, arrays: dict[str, Any]) -> None:
-        kernel = self.functions["serial"]
-        arguments = [arrays[name] for name in self.program.parameters]
-        if self.jit:
-            kernel(*arguments)
-            return
-        # Compiled code neither warns nor raises about float overflow; NumPy's scalars would.
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            kernel(*arguments)
 
     def _deltas(self) -> dict[str, pa.Table]:
         if not self.track:

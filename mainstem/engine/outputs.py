@@ -26,16 +26,10 @@ class OutputBuilder:
         self._per_kind = program.per_kind
         self._counts = np.array([len(group) for group in self._per_kind], np.int64)
         self._simple = bool(np.all(self._counts == 1))
-        self._first_slot, self._given = self._return_slots()
-
-    def _return_slots(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Numbers every return of every function (0: none, aborted), and says per column which of them give it."""
-        first, slots = [], [()]  # type: list[int], list[tuple[str, ...]]
-        for function in self.program.functions:
-            first.append(len(slots))
-            slots.extend(function.returns)
-        given = [np.array([name in columns for columns in slots]) for name, _ in self.program.outputs]
-        return np.array(first, np.int16), given
+        slots = [(), *(columns for f in program.functions for columns in f.returns)]
+        # Per column: which returns give it. Return 0 is "none", also for aborted transactions.
+        self._given = [np.array([name in columns for columns in slots]) for name, _ in program.outputs]
+        self.return_dtype = np.uint8 if len(slots) <= 256 else np.uint16
 
     def transactions(self, batch: EventBatch) -> int:
         if self._simple:
@@ -46,46 +40,35 @@ class OutputBuilder:
         self, batch: EventBatch, first_seq: int, code: np.ndarray, ret: np.ndarray,
         columns: list[np.ndarray], nulls: list[np.ndarray | None],
     ) -> pa.RecordBatch:  # fmt: skip
-        event, function = self._layout(batch)
+        event = None if self._simple else np.repeat(np.arange(len(batch)), self._counts[batch.kind])
         ts = batch.ts if event is None else batch.ts[event]
         kind = batch.kind if event is None else batch.kind[event]
         seq = np.arange(first_seq, first_seq + len(batch), dtype=np.int64)
         aborted = code != 0
         arrays = [pa.array(ts), pa.array(seq if event is None else seq[event]), _dictionary(kind.view(np.int8), self._events)]
-        if self.program.names_functions:
-            arrays.append(_dictionary(self._function_codes[function], self._functions))
+        if event is not None and self.program.names_functions:
+            arrays.append(_dictionary(self._function_codes[self._function(batch, event)], self._functions))
         arrays.append(_dictionary(aborted.view(np.int8), STATUSES))
-        arrays.append(_dictionary(code.view(np.int16), self._reasons, aborted))
-        if columns:
-            arrays += self._columns(function, aborted, ret, columns, nulls)
+        arrays.append(_dictionary(code, self._reasons, aborted))
+        arrays += self._columns(ret, columns, nulls)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _layout(self, batch: EventBatch) -> tuple[np.ndarray | None, np.ndarray]:
-        """Per output row: its event (None: row i is event i) and its function."""
-        if self._simple:
-            only = np.array([group[0] for group in self._per_kind], np.int64)
-            return None, only[batch.kind] if len(only) > 1 else np.broadcast_to(only, len(batch))
-        event = np.repeat(np.arange(len(batch)), self._counts[batch.kind])
+    def _function(self, batch: EventBatch, event: np.ndarray) -> np.ndarray:
+        """Per output row: the function that it came from."""
         starts = np.concatenate([[0], np.cumsum(self._counts)])[:-1]
         flat = np.array([f for group in self._per_kind for f in group], np.int64)
         first_row = np.concatenate([[0], np.cumsum(self._counts[batch.kind])])[:-1]
         turn = np.arange(len(event)) - first_row[event]
-        return event, flat[starts[batch.kind[event]] + turn]
+        return flat[starts[batch.kind[event]] + turn]
 
-    def _columns(
-        self, function: np.ndarray, aborted: np.ndarray, ret: np.ndarray,
-        columns: list[np.ndarray], nulls: list[np.ndarray | None],
-    ) -> list[pa.Array]:  # fmt: skip
-        single = len(self._first_slot) == 1
-        slot = ret.astype(np.int16) + (self._first_slot[0] if single else self._first_slot[function])
-        slot[aborted] = 0
+    def _columns(self, ret: np.ndarray, columns: list[np.ndarray], nulls: list[np.ndarray | None]) -> list[pa.Array]:
         masks: dict[bytes, np.ndarray] = {}
         out = []
         for (_, type_), values, null, given in zip(self.program.outputs, columns, nulls, self._given, strict=True):
             key = given.tobytes()
             valid = masks.get(key)
             if valid is None:
-                valid = masks[key] = given[slot]
+                valid = masks[key] = ret != 0 if given[1:].all() else given[ret]
             out.append(self._column(values, valid if null is None else valid & (null == 0), type_.base))
         return out
 

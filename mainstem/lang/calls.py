@@ -196,15 +196,17 @@ _BUILTINS: dict[Any, Any] = {
 
 def _helper(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Lower) -> Value:
     values = _bind(frame, node, function, lower)
-    bases = tuple(v.base for v in values)
-    key = (function, bases)
+    shapes = tuple((v.base, v.null is not None) for v in values)
+    key = (function, shapes)
     helper = frame.shared.helpers.get(key)
     if helper is None:
         if function in frame.shared.lowering:
             raise frame.error(f"{function.__name__} calls itself", node, "write it as a loop")
-        helper = _lower_helper(frame, function, bases)
+        helper = _lower_helper(frame, function, shapes)
         frame.shared.helpers[key] = helper
-    return frame.checked(node, helper.name, tuple(values), helper.result)
+    # A value that may be null travels with its flag.
+    flags = [Value(v.null, "bool") for v in values if v.null is not None]
+    return frame.checked(node, helper.name, tuple(Value(v.text, v.base) for v in values) + tuple(flags), helper.result)
 
 
 def _bind(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Lower) -> list[Value]:
@@ -224,20 +226,20 @@ def _bind(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Low
             value = lower(frame, bound.arguments[name])
         else:
             value = lower(frame, ast.copy_location(ast.Constant(parameter.default), node))
-        if value.null is not None:
-            raise frame.uncompilable(f"a value that may be None is passed to {function.__name__}", node)
+        if value.base == "none":
+            raise frame.uncompilable(f"None is passed to {function.__name__}", node)
         values.append(value)
     return values
 
 
-def _lower_helper(frame: Frame, function: types.FunctionType, bases: tuple[str, ...]) -> Helper:
+def _lower_helper(frame: Frame, function: types.FunctionType, shapes: tuple[tuple[str, bool], ...]) -> Helper:
     from mainstem.lang import statements  # statements imports expressions, which imports this module
 
     frame.shared.lowering.append(function)
     try:
         inner = Frame(source_of(function), frame.shared)
         name = f"h{len(frame.shared.helpers)}_{function.__name__}"
-        return statements.lower_helper(inner, name, bases)
+        return statements.lower_helper(inner, name, shapes)
     finally:
         frame.shared.lowering.pop()
 

@@ -2,7 +2,7 @@
 
 Names inside generated functions: `S` codes of constant strings; `x_f` column f (`x_f_ok` validity, `x_f_off` list offsets);
 `e_f` the event's value; `R3` row numbers of static site 3, `r3` the row of this transaction, `w3` "already saved for undo"; for
-table 0: `T0` rows, `U0`/`V0` saved records and their rows, `u0` how many, `Z0` the default row, `H0`/`K0` hash slots
+table 0: `T0` rows, `V0` rows written, `U0` their records before, `u0` how many, `Z0` the default row, `H0`/`K0` hash slots
 and keys; `O4` output column 4, `N4` its nulls, `ret` which return was taken.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from mainstem.lang import ir
 from mainstem.lang.frame import Helper
-from mainstem.schema import Type
+from mainstem.schema import TableSchema, Type
 
 # No transaction of a correct program gives this code: a row that the key slice did not resolve.
 INTERNAL = 65535
@@ -29,6 +29,8 @@ class Body:
     sites: list[ir.Site]
     fields: dict[str, Type]  # event fields that it reads
     slice: ir.Block | None
+    tables_schemas: tuple[TableSchema, ...]
+    first_return: int = 1  # the program-wide number of this function's first return with columns
     ids: dict[str, int] = field(default_factory=dict)  # output column -> its number in the program
     null_columns: set[str] = field(default_factory=set)  # columns that a return may leave null
 
@@ -39,6 +41,30 @@ class Body:
     @property
     def written(self) -> list[int]:
         return sorted({s.table for s in self.sites if s.writes})
+
+    def stored(self, table: int) -> dict[int, list[str]]:
+        """Per written site of the table: the fields that the function stores; all of them when it deletes the row."""
+        found: dict[int, dict[str, None]] = {s.index: {} for s in self.sites if s.table == table and s.writes}
+        for s in ir.walk(self.block):
+            if isinstance(s, ir.Store) and s.site in found:
+                found[s.site][s.field] = None
+            elif isinstance(s, ir.Delete) and s.site in found:
+                found[s.site].update(dict.fromkeys(f.name for f in self.tables_schemas[table].fields))
+        return {site: list(names) for site, names in found.items()}
+
+    def kept_in_locals(self, table: int) -> bool:
+        """Whether old values fit in locals: rows known from the start, plain fields. Else records are copied for undo."""
+        schema = self.tables_schemas[table]
+        arrays = {f.name for f in schema.fields if f.type.length}
+        return all(
+            self.sites[site].columns is not None and not arrays.intersection(names)
+            for site, names in self.stored(table).items()
+        )
+
+    @property
+    def undone(self) -> list[int]:
+        """Tables whose records the caller copies back after an abort."""
+        return [i for i in self.written if not self.kept_in_locals(i)]
 
     @property
     def columns(self) -> list[str]:
@@ -175,7 +201,7 @@ class TransactionWriter(Writer):
 
     def __init__(self, lines: Lines, body: Body) -> None:
         super().__init__(lines)
-        self.body = body
+        self.body, self.undone = body, body.undone
 
     def leave(self, code: str) -> None:
         counts = [f"u{i}" for i in self.body.written] or ["0"]
@@ -227,11 +253,12 @@ class TransactionWriter(Writer):
         self.lines.depth -= 1
 
     def _save(self, site: int) -> None:
-        """The record as it was, once per site; one record twice is harmless because undo runs backwards."""
+        """The row, and the record as it was, once per site; one record twice is harmless because undo runs backwards."""
         table = self._site(site).table
+        self.lines.add(f"if not w{site}:")
+        if table in self.undone:
+            self.lines.add(f"    U{table}[u{table}] = T{table}[r{site}]")
         self.lines.add(
-            f"if not w{site}:",
-            f"    U{table}[u{table}] = T{table}[r{site}]",
             f"    V{table}[u{table}] = r{site}",
             f"    u{table} += 1",
             f"    w{site} = True",
@@ -246,7 +273,7 @@ class TransactionWriter(Writer):
             if column in self.body.null_columns:
                 self.lines.add(f"N{ids[column]}[t] = {f'1 if {value.null} else 0' if value.null else '0'}")
         if s.number:
-            self.lines.add(f"ret[t] = {s.number}")
+            self.lines.add(f"ret[t] = {self.body.first_return + s.number - 1}")
         self.leave("0")
 
 
@@ -331,8 +358,10 @@ def transaction_parameters(body: Body) -> list[str]:
     names += [f"R{s.index}" for s in body.sites if not s.dynamic]
     for i in body.tables:
         names.append(f"T{i}")
+        if i in body.undone:
+            names.append(f"U{i}")
         if i in body.written:
-            names += [f"U{i}", f"V{i}"]
+            names.append(f"V{i}")
         if any(isinstance(s, ir.Delete) and body.sites[s.site].table == i for s in ir.walk(body.block)):
             names.append(f"Z{i}")
         if any(s.dynamic and s.table == i for s in body.sites):
@@ -348,7 +377,7 @@ def transaction_parameters(body: Body) -> list[str]:
 
 
 def transaction_source(body: Body, checked: set[int]) -> list[str]:
-    """`body_f` is the function; `txn_f` adds the checks of the tables that it wrote."""
+    """`body_f` is the function; `txn_f` adds the checks of the tables that it wrote, and puts back what it kept in locals."""
     lines = Lines()
     parameters = transaction_parameters(body)
     lines.add("@inlined", f"def body_{body.index}({', '.join(parameters)}):")
@@ -360,17 +389,28 @@ def transaction_source(body: Body, checked: set[int]) -> list[str]:
     lines.depth -= 1
     TransactionWriter(lines, body).block(body.block)
     counts = [f"u{i}" for i in body.written] or ["_"]
-    lines.add(
-        "",
-        "@inlined",
-        f"def txn_{body.index}({', '.join(parameters)}):",
-        f"    code, {', '.join(counts)} = body_{body.index}({', '.join(parameters)})",
-    )
+    lines.add("", "@inlined", f"def txn_{body.index}({', '.join(parameters)}):")
+    kept = _kept_values(body)
+    lines.add(*(f"    {name} = {cell}" for name, cell in kept))
+    lines.add(f"    code, {', '.join(counts)} = body_{body.index}({', '.join(parameters)})")
     for i in body.written:
         if i in checked:
             lines.add("    if code == 0:", f"        code = checks_{i}(T{i}, V{i}, u{i}, S)")
+    if kept:
+        lines.add("    if code != 0:", *(f"        {cell} = {name}" for name, cell in kept))
     lines.add(f"    return code, {', '.join(counts)}")
     return lines.text
+
+
+def _kept_values(body: Body) -> list[tuple[str, str]]:
+    """(local, cell) for every value that an abort puts back. All are read before the first write, so their order is free."""
+    kept = []
+    for i in body.written:
+        if i not in body.undone:
+            for site, fields in body.stored(i).items():
+                cells = ["_alive", *fields]
+                kept += [(f"o{site}_{name}", f"T{i}[R{site}[j]]['{name}']") for name in cells]
+    return kept
 
 
 def key_parameters(body: Body) -> list[str]:

@@ -7,6 +7,7 @@ import math
 import types
 from typing import Any
 
+from mainstem.errors import ProgramError
 from mainstem.lang import calls, ir, mathlib
 from mainstem.lang.frame import Binding, Frame
 from mainstem.lang.ir import Value
@@ -107,11 +108,7 @@ def _name(frame: Frame, node: ast.Name) -> Value:
             raise frame.error(f"{node.id} is {kind} and has no value of its own", node, "use one of its fields or items")
         return binding.value
     if node.id in frame.assigned:
-        raise frame.error(
-            f"{node.id} may have no value here, or stands for different rows in different branches",
-            node,
-            "give it a value on every path before this line (rows: choose the key, not the row, in the branches)",
-        )
+        raise _unset(frame, node)
     return literal(frame, global_value(frame, node), node)
 
 
@@ -217,6 +214,27 @@ def row_site(frame: Frame, node: ast.expr) -> int | None:
         if table is not None:
             return site_of(frame, table, node.slice, node)
     return None
+
+
+def refuse_row(frame: Frame, node: ast.expr, use: ast.expr) -> ProgramError:
+    """Why `node` is no row: the error that fits."""
+    if isinstance(node, ast.Subscript):
+        return refuse_row(frame, node.value, use)
+    if isinstance(node, ast.Name) and node.id not in frame.env:
+        if node.id in frame.assigned:
+            return _unset(frame, node)
+        if not isinstance(global_value(frame, node), Table):
+            return frame.error(f"{node.id} is no table of this app", node, "declare it with @app.table(key=…)")
+    remedy = "assign to a field of a row: T[key].field = value"
+    return frame.error(f"{ast.unparse(use)} can't be assigned to", use, remedy)
+
+
+def _unset(frame: Frame, node: ast.Name) -> ProgramError:
+    return frame.error(
+        f"{node.id} may have no value here, or stands for different rows in different branches",
+        node,
+        "give it a value on every path before this line (rows: choose the key, not the row, in the branches)",
+    )
 
 
 def site_of(frame: Frame, table: Table, key: ast.expr, node: ast.AST) -> int:
@@ -500,7 +518,9 @@ def comparison(frame: Frame, op: ast.cmpop, left: Value, right: Value, node: ast
     if type(op) not in _ORDER:
         raise frame.uncompilable(f"comparison {type(op).__name__} is not compiled", node)
     left, right = frame.not_null(left, node), frame.not_null(right, node)
-    if left.base not in NUMERIC or right.base not in NUMERIC:
+    if (left.base in NUMERIC) != (right.base in NUMERIC):
+        raise frame.error(f"{left.base} and {right.base} have no order", node, "compare values of one type")
+    if left.base not in NUMERIC:
         raise frame.uncompilable(f"ordering of {left.base} and {right.base} is not compiled", node)
     return _ordered(frame, op, left, right, node)
 
@@ -569,9 +589,9 @@ def _membership(frame: Frame, node: ast.Compare) -> Value:
         frame.emit(ir.Exists(node.lineno, name, site))
         found = Value(name, "bool")
     elif isinstance(container, ast.Tuple | ast.List | ast.Set) and container.elts:
-        left = lower(frame, node.left)
-        links = [lambda n=n: comparison(frame, ast.Eq(), left, lower(frame, n), node) for n in container.elts]
-        found = _chain(frame, node, links, "not ")
+        # Python computes all items before it compares: one that aborts does so whatever is found before it.
+        left, *items = [lower(frame, n) for n in (node.left, *container.elts)]
+        found = _chain(frame, node, [lambda v=v: comparison(frame, ast.Eq(), left, v, node) for v in items], "not ")
     elif (field := list_field(frame, container)) is not None:
         found = _list_membership(frame, node, container, field)
     else:
@@ -595,19 +615,35 @@ def _list_membership(frame: Frame, node: ast.Compare, container: ast.expr, field
 
 
 def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
-    """`and` / `or` as a value: in Python the operand that decided."""
-    first = lower(frame, node.values[0])
-    if first.base == "bool" and first.null is None:
-        parts: list[Any] = [lambda: first, *(lambda n=n: _same_base(frame, n, "bool") for n in node.values[1:])]
-        return _short_circuit(frame, node, parts, "bool")
-    raise frame.uncompilable("and/or of values other than bools is not compiled outside conditions", node)
-
-
-def _same_base(frame: Frame, node: ast.expr, base: str) -> Value:
-    value = lower(frame, node)
-    if value.base != base or value.null is not None:
-        raise frame.uncompilable("and/or of values of different types is not compiled outside conditions", node)
-    return value
+    """`and` / `or` as a value: in Python the operand that decided, so all must be of one type."""
+    result, flag = frame.temporary(), frame.temporary()
+    base = "none"
+    nullable = False
+    outer = frame.block
+    with frame.scope():
+        for i, operand in enumerate(node.values):
+            inner: ir.Block = []
+            with frame.into(inner):
+                if i:
+                    narrow(frame, narrowings(node.values[i - 1])[0 if isinstance(node.op, ast.And) else 1])
+                value = lower(frame, operand)
+                if base not in ("none", value.base) and value.base != "none":
+                    raise frame.uncompilable("and/or of values of different types is not compiled outside conditions", node)
+                base = value.base if value.base != "none" else base
+                nullable = nullable or value.null is not None
+                frame.emit(ir.Let(node.lineno, result, value.text, value.names[:1] if value.text.isidentifier() else ()))
+                null = value.null or "False"
+                frame.emit(ir.Let(node.lineno, flag, null, (null,) if null not in ("True", "False") else ()))
+                if i < len(node.values) - 1:
+                    held = truth(frame, Value(result, base, flag if nullable else None), node)
+                    go_on = held if isinstance(node.op, ast.And) else frame.let(node, f"not {held.text}", held.names, "bool")
+            # Each operand is computed inside the branch that the one before it opens.
+            outer.extend(inner)
+            if i < len(node.values) - 1:
+                branch = ir.If(node.lineno, go_on, [], [])
+                outer.append(branch)
+                outer = branch.then
+    return Value(result, base, flag if nullable else None)
 
 
 def _short_circuit(frame: Frame, node: ast.BoolOp, parts: list[Any], base: str) -> Value:

@@ -42,7 +42,7 @@ class Shared:
     handles: list[Table]
     strings: list[str | bytes] = field(default_factory=list)
     reasons: list[str] = field(default_factory=lambda: list(arith.BUILTIN_REASONS))
-    helpers: dict[tuple[Any, tuple[str, ...]], Helper] = field(default_factory=dict)
+    helpers: dict[tuple[Any, Any], Helper] = field(default_factory=dict)
     lowering: list[Any] = field(default_factory=list)  # helpers being lowered: finds recursion
 
     def string(self, value: str | bytes) -> Value:
@@ -90,7 +90,7 @@ class Frame:
         self.assigned = _assignment_counts(source.tree)
         self.assigned_in_loops = _assigned_in_loops(source.tree)
         self.not_null_fields: set[str] = set()  # nullable event fields that a test has found to have a value
-        self.may_be_null = _mentions_null(source.tree, event)
+        self.nullable_names = _nullable_names(source.tree, event)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Frame:
             self.types[name] = (value.base, _line(node))
         local, flag = f"l_{name}", f"l_{name}_null"
         self.emit(ir.Let(_line(node), local, value.text, value.names[:1] if value.text.isidentifier() else ()))
-        if self.may_be_null:
+        if name in self.nullable_names:
             null = value.null or "False"
             self.emit(ir.Let(_line(node), flag, null, (null,) if null not in ("True", "False") else ()))
         self.env[name] = Binding(value=Value(local, value.base, flag if value.null else None))
@@ -188,7 +188,7 @@ class Frame:
             binding = self.env[name]
             if binding.value is None:
                 del self.env[name]
-            elif self.may_be_null:
+            elif name in self.nullable_names:
                 base = binding.value.base
                 self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
 
@@ -199,7 +199,7 @@ class Frame:
             binding = self.env[name]
             if binding.value is None:
                 del self.env[name]
-            elif self.may_be_null:
+            elif name in self.nullable_names:
                 base = self.types.get(name, ("none", 0))[0]
                 self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
         self.reachable = True
@@ -246,11 +246,30 @@ def _assigned_in_loops(tree: ast.FunctionDef) -> set[str]:
     return {n for node in ast.walk(tree) if isinstance(node, ast.For | ast.While) for n in assigned_names([node])}
 
 
-def _mentions_null(tree: ast.FunctionDef, event: EventSchema | None) -> bool:
-    nullable = {f.name for f in event.fields + event.derived if f.type.nullable} if event else set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value is None:
-            return True
-        if isinstance(node, ast.Attribute) and node.attr in nullable:
-            return True
+def _nullable_names(tree: ast.FunctionDef, event: EventSchema | None) -> set[str]:
+    """Locals that some assignment may make None: by the look of the right-hand sides, all the way round."""
+    fields = {f.name for f in event.fields + event.derived if f.type.nullable} if event else set()
+    names: set[str] = set()
+    size = -1
+    while size != (size := len(names)):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _may_be_none(node.value, fields, names):
+                names |= assigned_names([node])
+    return names
+
+
+def _may_be_none(value: ast.expr, fields: set[str], names: set[str]) -> bool:
+    match value:
+        case ast.Constant():
+            return value.value is None
+        case ast.Name():
+            return value.id in names
+        case ast.Attribute():
+            return value.attr in fields
+        case ast.IfExp():
+            return _may_be_none(value.body, fields, names) or _may_be_none(value.orelse, fields, names)
+        case ast.BoolOp():
+            return any(_may_be_none(v, fields, names) for v in value.values)
+        case ast.Tuple():
+            return any(_may_be_none(v, fields, names) for v in value.elts)
     return False

@@ -57,7 +57,7 @@ class Function:
     sites: tuple[ir.Site, ...]
     dependencies: Dependencies
     fields: dict[str, Type]
-    returns: tuple[tuple[str, ...], ...]  # columns per return number; 0 is "none"
+    returns: tuple[tuple[str, ...], ...]  # columns of each return that has some
     key_parameters: tuple[str, ...] | None  # of its `keys_f`; None when all keys are plain columns
     aborts: tuple[tuple[int, int, str], ...]  # (line, code, condition as written)
 
@@ -156,7 +156,7 @@ class _Builder:
     def __init__(self, spec: Spec, kinds: dict[str, int], bindings: tuple[tuple[int, str], ...]) -> None:
         self.spec, self.kinds, self.bindings = spec, kinds, bindings
         self.shared = Shared({id(t): i for i, t in enumerate(spec.tables)}, list(spec.tables))
-        self.columns: dict[str, tuple[str, str]] = {}  # output column -> (base, function that first gave it)
+        self.columns: dict[str, tuple[str, str, str, int]] = {}  # output column -> (base, function that first gave it, file, line)
         self.checks: dict[int, list[tuple[str, int, ir.Block]]] = {}
 
     def program(self) -> Program:
@@ -171,7 +171,7 @@ class _Builder:
             events=self.spec.events,
             tables=tuple(t.schema for t in self.spec.tables),
             bindings=self.bindings,
-            outputs=tuple((name, Type(base)) for name, (base, _) in self.columns.items()),
+            outputs=tuple((name, Type(base)) for name, (base, *_) in self.columns.items()),
             reasons=tuple(self.shared.reasons),
             derives=self.spec.derives,
             functions=functions,
@@ -202,7 +202,8 @@ class _Builder:
         flow = Flow(block)
         check_keys(block, frame.sites, flow, source)
         mark_repeats(block, frame.sites, flow)
-        body = emit.Body(index, bound.name, kind, block, frame.sites, frame.used_fields, key_slice(block, frame.sites, flow))
+        body = emit.Body(index, bound.name, kind, block, frame.sites, frame.used_fields, key_slice(block, frame.sites, flow),
+                         tuple(t.schema for t in self.spec.tables))  # fmt: skip
         self._note_columns(frame, source)
         return body, source, frame
 
@@ -218,25 +219,29 @@ class _Builder:
                     file=source.file, line=line, remedy="give it one type everywhere, or another name",
                 )  # fmt: skip
             if known is None or known[0] == "none":
-                self.columns[name] = (base, source.name)
+                self.columns[name] = (base, source.name, source.file, line)
 
     def _number_columns(self, bodies: list[emit.Body]) -> set[str]:
-        for name, (base, function) in self.columns.items():
+        for name, (base, function, file, line) in self.columns.items():
             if base == "none":
-                raise ProgramError(f"output column {name!r} is always None (in {function})", remedy="leave it out")
+                raise ProgramError(f"output column {name!r} is always None (in {function})", file=file, line=line, remedy="leave it out")
         ids = {name: i for i, name in enumerate(self.columns)}
         nullable = {
             c for b in bodies for s in ir.walk(b.block) if isinstance(s, ir.Return) for c, v in s.columns if v.null is not None
         }
+        first = 1
         for body in bodies:
-            body.ids, body.null_columns = ids, nullable & set(body.columns)
+            body.ids, body.null_columns, body.first_return = ids, nullable & set(body.columns), first
+            first += sum(isinstance(s, ir.Return) and s.number > 0 for s in ir.walk(body.block))
+        if first > 65_535:
+            raise ProgramError(f"app {self.spec.name} has {first} returns", remedy="split it into several apps")
         return nullable
 
     def _function(self, body: emit.Body, source: Source, found: Dependencies) -> Function:
-        returns: dict[int, tuple[str, ...]] = {0: ()}
+        returns: dict[int, tuple[str, ...]] = {}
         aborts = []
         for s in ir.walk(body.block):
-            if isinstance(s, ir.Return):
+            if isinstance(s, ir.Return) and s.number:
                 returns[s.number] = tuple(c for c, _ in s.columns)
             elif isinstance(s, ir.AbortIf):
                 aborts.append((s.line, s.code, s.expected))

@@ -47,11 +47,14 @@ def _one(body: Body) -> list[str]:
     arguments = [provided.get(n, kernel_name(body, n)) for n in transaction_parameters(body)]
     counts = [f"u{i}" for i in body.written]
     lines = [f"c, {', '.join(counts) or '_'} = txn_{body.index}({', '.join(arguments)})", "code[t] = c", "t += 1"]
+    lines.insert(2, "if c != 0:")
+    lines.insert(3, "    ret[t] = 0")
     if counts:
-        lines.append("if c != 0:")
-        for i in reversed(body.written):
-            lines += [f"    for q in range(u{i} - 1, -1, -1):", f"        T{i}[V{i}[q]] = U{i}[q]"]
-        lines.append("elif mark > 0:")
+        undo = []
+        for i in body.undone:
+            undo += [f"    for q in range(u{i} - 1, -1, -1):", f"        T{i}[V{i}[q]] = U{i}[q]"]
+        lines[4:4] = undo
+        lines.append("if c == 0 and mark > 0:")
         for i in body.written:
             lines += [
                 f"    for q in range(u{i}):",

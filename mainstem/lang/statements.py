@@ -20,17 +20,20 @@ def lower_body(frame: Frame) -> ir.Block:
     return frame.block
 
 
-def lower_helper(frame: Frame, name: str, bases: tuple[str, ...]) -> Helper:
-    """The block of a pure function of values."""
+def lower_helper(frame: Frame, name: str, shapes: tuple[tuple[str, bool], ...]) -> Helper:
+    """The block of a pure function of values, given the base of each argument and whether it may be null."""
     parameters = [a.arg for a in frame.source.tree.args.args]
-    for parameter, base in zip(parameters, bases, strict=True):
+    flags = []
+    for parameter, (base, nullable) in zip(parameters, shapes, strict=True):
         frame.types[parameter] = (base, frame.source.tree.lineno)
-        frame.env[parameter] = Binding(value=Value(f"l_{parameter}", base))
+        flag = f"l_{parameter}_null" if nullable else None
+        frame.env[parameter] = Binding(value=Value(f"l_{parameter}", base, flag))
+        if flag is not None:
+            frame.nullable_names.add(parameter)
+            flags.append(flag)
     block = _value_block(frame)
     (result,) = calls.result_base(block)
-    return Helper(name, tuple(f"l_{p}" for p in parameters), block, result)
-
-
+    return Helper(name, (*(f"l_{p}" for p in parameters), *flags), block, result)
 
 
 def lower_check(frame: Frame) -> ir.Block:
@@ -163,7 +166,7 @@ def _store_field(frame: Frame, target: ast.Attribute, value: Value, node: ast.AS
         raise frame.error("events can't be changed", target, "keep the new value in a local variable")
     site = expressions.row_site(frame, target.value)
     if site is None:
-        raise frame.error(f"{ast.unparse(target)} can't be assigned to", target, "assign to a field of a row: T[key].field = value")
+        raise expressions.refuse_row(frame, target.value, target)
     field = expressions.table_field(frame, site, target.attr, target)
     if field.type.length:
         raise frame.error(f"array field {field.name} is assigned cell by cell", target, f"write {ast.unparse(target)}[i] = value")
@@ -326,7 +329,7 @@ def _range(frame: Frame, call: ast.Call) -> tuple[Value, Value, int]:
         raise frame.error("range takes one to three integers", call)
     step = values[2].constant if len(values) == 3 else 1
     if not isinstance(step, int) or step == 0:
-        raise frame.error("the step of range is a constant other than 0", call)
+        raise frame.error("the step of range is a constant other than 0", call, "write e.g. range(0, n, 2)")
     # The bounds are read once, before the first turn, even when the body assigns to them.
     bounds = [_copied(frame, v, call) for v in values[:2]]
     return (Value("0", "int"), bounds[0], step) if len(values) == 1 else (bounds[0], bounds[1], step)
@@ -386,9 +389,16 @@ def _stepped(name: str, loop: ast.While, rising: bool) -> bool:
     if not isinstance(amount, ast.Constant) or not isinstance(amount.value, int) or amount.value <= 0:
         return False
     before = loop.body[: loop.body.index(step)]
-    if any(isinstance(n, ast.Continue) for s in before for n in ast.walk(s)):
+    if any(_continues(s) for s in before):
         return False
     return isinstance(step.op, ast.Add if rising else ast.Sub)
+
+
+def _continues(node: ast.stmt) -> bool:
+    """Whether the statement may `continue` the loop it stands in (not one of its own)."""
+    if isinstance(node, ast.For | ast.While):
+        return False
+    return isinstance(node, ast.Continue) or any(_continues(n) for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt))
 
 
 def _break(frame: Frame, node: ast.Break) -> None:

@@ -1,1 +1,7 @@
+"""Spark as the pipeline: replay of stored logs, live runs, and the session they need."""
 
+from mainstem.spark.replay import ReplayInfo, replay, replay_info
+from mainstem.spark.session import configure, local_session
+from mainstem.spark.stream import stream
+
+__all__ = ["ReplayInfo", "configure", "local_session", "replay", "replay_info", "stream"]

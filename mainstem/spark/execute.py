@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from mainstem.engine import make_executor
 from mainstem.errors import InputError, MainstemError
 from mainstem.gate import Rejects, batches, inputs_of
 from mainstem.gate.prefetch import prefetched
@@ -22,12 +21,14 @@ from mainstem.spark.job import Job, Report, Task
 from mainstem.spark.merge import Ordered, merge
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.pipes import WriteBehind
-from mainstem.spark.preprocess import shards_of
+from mainstem.spark.engines import Engine, keep_engine, new_engine, take_engine
 from mainstem.spark.progress import Progress
-from mainstem.state import State
-from mainstem.store import read_shard_files, write_shard_file
+from mainstem.store import write_shard_file
 
 OUTPUT_BLOBS = "chunk int, data binary"
+
+SHARD_FILES_MAX = 32
+"""Files of one live shard; then its next file is a base again."""
 
 
 @dataclass
@@ -85,21 +86,21 @@ def blob_feed(job: Job, rows: Iterator[pa.RecordBatch]) -> Feed | None:
 
 
 class Run:
-    """The executor over one feed."""
+    """An engine over one feed."""
 
-    def __init__(self, job: Job, feed: Feed) -> None:
-        self.job, self.feed = job, feed
-        self.state = start_state(job, feed.shard)
+    def __init__(self, job: Job, feed: Feed, engine: Engine) -> None:
+        self.job, self.feed, self.engine = job, feed, engine
         self.report = Report(shard=feed.shard)
+        self.deltas: list[dict[str, pa.Table]] = []
 
     def outputs(self) -> Iterator[pa.RecordBatch]:
-        executor = make_executor(self.job.program, self.state, jit=self.job.jit)
         report = self.report
         for ordered in self.feed.ordered:
-            batch = ordered.batch
-            if len(batch):
+            if len(ordered.batch):
                 self._check_order(ordered)
-                result = executor.run(batch, ordered.first)
+                result = self.engine.executor.run(ordered.batch, ordered.first)
+                if self.engine.tracked:
+                    self.deltas.append(result.deltas())
                 report.transactions += result.stats.transactions
                 report.aborted += result.stats.aborted
                 yield with_seq(result.outputs, ordered)
@@ -124,44 +125,37 @@ def with_seq(outputs: pa.RecordBatch, ordered: Ordered) -> pa.RecordBatch:
     return outputs.set_column(column, outputs.schema.field(column), pa.array(ordered.seq[numbered]))
 
 
-def start_state(job: Job, shard: int) -> State:
-    state = State(job.tables)
-    if job.start is not None:
-        for name, table in job.start.value.items():
-            state.apply(name, _own_rows(job, name, table, shard))
-    if job.state is not None and job.shard_files:
-        for name, table in read_shard_files(job.state, job.shard_files.get(shard, [])):
-            state.apply(name, table)
-    return state
-
-
-def _own_rows(job: Job, name: str, table: pa.Table, shard: int) -> pa.Table:
-    if job.shards < 2:
-        return table
-    keys = [table[column].combine_chunks() for column in job.tables[name].key_columns]
-    return table.filter(pa.array(shards_of(keys, job.shards) == shard))
-
-
-def to_files(job: Job, feed: Feed) -> Report:
-    """Run, and write outputs, rejects and the end state. Errors of the program or its input are reported, not raised."""
+def to_files(job: Job, feed: Feed, engine: Engine) -> tuple[Report, Run]:
+    """Run, and write outputs and rejects under hidden names."""
     assert job.out is not None
+    run = Run(job, feed, engine)
+    stem = f"{job.stem}-s{feed.shard:04d}"
+    writer = PartWriter(job.out, stem, job.program.output_schema)
+    progress = Progress(job.progress, feed.shard)
+    with WriteBehind(writer.write) as behind:
+        for outputs in run.outputs():
+            behind.put(outputs)
+            progress.note(run.report.events + outputs.num_rows)
+    run.report.staged = writer.close()
+    run.report.rejects_staged, run.report.rejected = _write_rejects(job, feed, stem)
+    return run.report, run
+
+
+def replay_to_files(job: Job, feed: Feed) -> Report:
+    """Outputs, rejects and the end state. Errors of the program or its input are reported, not raised: a task that
+    fails would be tried again in vain."""
     try:
-        run = Run(job, feed)
-        stem = f"{job.stem}-s{feed.shard:04d}"
-        writer = PartWriter(job.out, stem, job.program.output_schema)
-        progress = Progress(job.progress, feed.shard)
-        with WriteBehind(writer.write) as behind:
-            for outputs in run.outputs():
-                behind.put(outputs)
-                progress.note(run.report.events + outputs.num_rows)
-        report = run.report
-        report.staged = writer.close()
-        report.rejects_staged, report.rejected = _write_rejects(job, feed, stem)
+        engine = new_engine(job, feed.shard)
+        report, _ = to_files(job, feed, engine)
         if job.state is not None and report.events:
-            report.state_file = _write_state(job, run.state, feed.shard)
+            report.state_file = _write_state(job, engine, feed.shard)
         return report
     except MainstemError as error:
-        return Report(shard=feed.shard, error=blobs.pack_error(error).decode())
+        return _failed(feed, error)
+
+
+def _failed(feed: Feed, error: MainstemError) -> Report:
+    return Report(shard=feed.shard, error=blobs.pack_error(error).decode())
 
 
 def _write_rejects(job: Job, feed: Feed, stem: str) -> tuple[list[str], int]:
@@ -172,27 +166,27 @@ def _write_rejects(job: Job, feed: Feed, stem: str) -> tuple[list[str], int]:
     return writer.close(), table.num_rows
 
 
-def _write_state(job: Job, state: State, shard: int) -> tuple[int, str, bool]:
+def _write_state(job: Job, engine: Engine, shard: int) -> tuple[int, str, bool]:
     """Keyed: the shard's rows as a base. Else a carrier to the driver: all rows, deleted ones marked, which it commits."""
     assert job.state is not None
     if job.shards:
-        tables = {name: table.export() for name, table in state.tables.items()}
+        tables = engine.state.export()
     else:
-        tables = {name: table.delta(np.arange(table.index.count)) for name, table in state.tables.items()}
-    file = write_shard_file(job.state, shard, f"{job.stem}-s{shard:04d}", tables, base=bool(job.shards))
+        tables = {name: table.delta(np.arange(table.index.count)) for name, table in engine.state.tables.items()}
+    file = write_shard_file(job.state, shard, job.stem, tables, base=bool(job.shards))
     return file.shard, file.name, file.base
 
 
 def fused_to_files(job: Job, inputs: object) -> Task:
     def task(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield to_files(job, fused_feed(job, inputs)).to_batch()
+        yield replay_to_files(job, fused_feed(job, inputs)).to_batch()
 
     return task
 
 
 def fused_to_rows(job: Job, inputs: object) -> Task:
     def task(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for outputs in Run(job, fused_feed(job, inputs)).outputs():
+        for outputs in Run(job, fused_feed(job, inputs), new_engine(job, 0)).outputs():
             yield decoded(outputs)
 
     return task
@@ -202,7 +196,7 @@ def blobs_to_files(job: Job) -> Task:
     def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         feed = blob_feed(job, rows)
         if feed is not None:
-            yield to_files(job, feed).to_batch()
+            yield replay_to_files(job, feed).to_batch()
 
     return task
 
@@ -212,7 +206,7 @@ def blobs_to_output_blobs(job: Job) -> Task:
         feed = blob_feed(job, rows)
         if feed is None:
             return
-        for chunk, outputs in enumerate(Run(job, feed).outputs()):
+        for chunk, outputs in enumerate(Run(job, feed, new_engine(job, feed.shard)).outputs()):
             data = blobs.pack_table(pa.Table.from_batches([outputs]))
             yield pa.record_batch([pa.array([chunk], pa.int32()), pa.array([data])], names=["chunk", "data"])
 
@@ -225,10 +219,47 @@ def blobs_to_rows(job: Job) -> Task:
     def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         feed = blob_feed(job, rows)
         if feed is not None:
-            for outputs in Run(job, feed).outputs():
+            for outputs in Run(job, feed, new_engine(job, feed.shard)).outputs():
                 yield decoded(outputs)
 
     return task
+
+
+def shard_to_files(job: Job) -> Task:
+    """A live shard: like a replay of one micro-batch, on the state of the batch before it."""
+
+    def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        feed = blob_feed(job, rows)
+        if feed is not None:
+            yield live_to_files(job, feed).to_batch()
+
+    return task
+
+
+def live_to_files(job: Job, feed: Feed) -> Report:
+    try:
+        engine = take_engine(job, feed.shard)
+        report, run = to_files(job, feed, engine)
+        if report.transactions:
+            report.state_file = _write_changes(job, run, feed.shard)
+            engine.token = report.state_file[1]
+        keep_engine(job, feed.shard, engine)
+        return report
+    except MainstemError as error:
+        return _failed(feed, error)
+
+
+def _write_changes(job: Job, run: Run, shard: int) -> tuple[int, str, bool]:
+    """The rows that the batch changed; now and then all rows, so that loading a shard reads a bounded number of files."""
+    assert job.state is not None
+    base = len(job.shard_files.get(shard, [])) >= SHARD_FILES_MAX
+    if base:
+        tables = run.engine.state.export()
+    else:
+        names = {name for deltas in run.deltas for name in deltas}
+        tables = {name: pa.concat_tables(d[name] for d in run.deltas if name in d) for name in names}
+    file = write_shard_file(job.state, shard, job.stem, tables, base=base)
+    return file.shard, file.name, file.base
 
 
 def unpack_outputs(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from mainstem.gate.rejects import rows_as_json
 from mainstem.schema import INT64_MAX
 from mainstem.spark import blobs
 from mainstem.spark.job import CHUNK_ROWS, Job, Task
-from mainstem.spark.sources import NoInput, Split, SplitInput
+from mainstem.spark.sources import NoInput, Split
 from mainstem.state import stable_hash
 
 RUN_ROWS, RUN_BYTES = 1 << 18, 64 << 20
@@ -52,7 +52,7 @@ def preprocess_splits(job: Job, splits: list[Split]) -> Task:
             split = splits[number]
             packer = Packer(job, split.source, split.part)
             try:
-                yield from packer.pack_all(SplitInput(split), lambda offsets, first=split.first_row: offsets + first)
+                yield from packer.pack_all(split.open(), lambda offsets, first=split.first_row: offsets + first)
             except MainstemError as error:
                 yield packer.error(error)
 

@@ -11,8 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 _NOTE_SECONDS, _POLL_SECONDS = 0.1, 0.1
@@ -36,35 +35,44 @@ class Progress:
             self._path = None
 
 
-@contextmanager
-def watched(callback: Callable[[int], None] | None) -> Iterator[str | None]:
-    """The driver's side: a folder for the tasks; `callback` gets the events newly done while the block runs."""
-    if callback is None:
-        yield None
-        return
-    folder = tempfile.mkdtemp(prefix="mainstem-progress-")
-    ended = threading.Event()
-    told = 0
+class Watch:
+    """The driver's side: `folder` is for the tasks; `callback` gets the events newly done while the block runs."""
 
-    def tell() -> None:
-        nonlocal told
-        done = _done(Path(folder))
-        if done > told:
-            callback(done - told)
-            told = done
+    def __init__(self, callback: Callable[[int], None] | None) -> None:
+        self._callback = callback
+        self._told = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="mainstem-progress", daemon=True)
+        self.folder = tempfile.mkdtemp(prefix="mainstem-progress-") if callback is not None else None
 
-    def poll() -> None:
-        while not ended.wait(_POLL_SECONDS):
-            tell()
+    def __enter__(self) -> Watch:
+        if self.folder is not None:
+            self._thread.start()
+        return self
 
-    thread = threading.Thread(target=poll, name="mainstem-progress", daemon=True)
-    thread.start()
-    try:
-        yield folder
-    finally:
-        ended.set()
-        thread.join()
-        shutil.rmtree(folder, ignore_errors=True)
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def finish(self, events: int) -> None:
+        """All is done: tell the rest."""
+        self._stop()
+        self._tell(events)
+
+    def _stop(self) -> None:
+        if self.folder is not None:
+            self._ended.set()
+            self._thread.join()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _poll(self) -> None:
+        assert self.folder is not None
+        while not self._ended.wait(_POLL_SECONDS):
+            self._tell(_done(Path(self.folder)))
+
+    def _tell(self, done: int) -> None:
+        if self._callback is not None and done > self._told:
+            self._callback(done - self._told)
+            self._told = done
 
 
 def _done(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Spark sessions: the options that matter to Mainstem, each with its reason, and a local session for tools and tests."""
+"""Spark sessions: the options that matter, each with its reason, and a session for tools and tests."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def local_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkError(f"Spark is not installed ({error}): pip install 'mainstem[spark]'") from error
-    builder = SparkSession.builder.appName(name).master(master or f"local[{cores}]")
-    builder = configure(builder, local_checkpoints=not master)
-    for option, value in {**LOCAL_SESSION, **(options or {})}.items():
+    target = master or f"local[{cores}]"
+    here = target.startswith("local")
+    builder = configure(SparkSession.builder.appName(name).master(target), local_checkpoints=here)
+    for option, value in {**(LOCAL_SESSION if here else {}), **(options or {})}.items():
         builder = builder.config(option, value)
     with _printing_to(log):
         session = builder.getOrCreate()

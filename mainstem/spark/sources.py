@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from mainstem.errors import InputError, SparkError
 from mainstem.gate import inputs_of
-from mainstem.gate.files import files_of
-from mainstem.gate.formats import READERS, format_of
+from mainstem.gate.files import FileInput, files_of
 from mainstem.gate.prefetch import prefetched
 from mainstem.gate.raw import Input, Place, Raw, RawBatch, Request
 from mainstem.schema import EventSchema
@@ -41,10 +40,6 @@ class Source:
     event: str | None
     path: str | None = None
     df: DataFrame | None = None
-
-    @property
-    def label(self) -> str:
-        return self.path if self.path is not None else "DataFrame"
 
 
 def sources_of(given: Any, events: Sequence[EventSchema], *, streaming: bool) -> list[Source]:
@@ -110,23 +105,26 @@ def local_path(path: str | os.PathLike[str], what: str) -> str:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of one file: some of its row groups, or all of it."""
+    """Neighbouring row groups of one Parquet file."""
 
     file: str
-    first_row: int = 0
-    row_groups: tuple[int, ...] | None = None
+    first_row: int
+    row_groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Split:
-    """What one task reads of one input."""
+    """What one task reads of one input: some stretches, or all of it when there are none."""
 
     source: int
     event: str | None
-    label: str
-    part: int
-    first_row: int  # of the input
-    stretches: tuple[Stretch, ...]
+    path: str
+    part: int = 0
+    first_row: int = 0  # of the input
+    stretches: tuple[Stretch, ...] = ()
+
+    def open(self) -> Input:
+        return SplitInput(self) if self.stretches else FileInput(self.path, self.event)
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class Footers:
 def read_footers(path: str) -> Footers | None:
     """None when some file is no Parquet or keeps no statistics of `ts`."""
     files = files_of(path)
-    if any(format_of(file) != ".parquet" for file in files):
+    if any(file.suffix.lower() != ".parquet" for file in files):
         return None
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
         groups = [group for of_file in pool.map(_row_groups, files) for group in of_file]
@@ -178,8 +176,7 @@ def splits_of(source: Source, footers: Footers | None, count: int) -> list[Split
     """About `count` splits of equal rows; one when the footers do not prove the order."""
     assert source.path is not None
     if footers is None or not footers.in_order:
-        whole = tuple(Stretch(str(file)) for file in files_of(source.path))
-        return [Split(source.index, source.event, source.label, 0, 0, whole)]
+        return [Split(source.index, source.event, source.path)]
     splits: list[Split] = []
     chosen: list[Stretch] = []
     first = done = 0
@@ -187,7 +184,7 @@ def splits_of(source: Source, footers: Footers | None, count: int) -> list[Split
         chosen.append(stretch)
         done += rows
         if done * count >= footers.total * (len(splits) + 1):
-            splits.append(Split(source.index, source.event, source.label, len(splits), first, _joined(chosen)))
+            splits.append(Split(source.index, source.event, source.path, len(splits), first, _joined(chosen)))
             chosen, first = [], done
     return splits
 
@@ -197,7 +194,7 @@ def _joined(stretches: list[Stretch]) -> tuple[Stretch, ...]:
     joined: list[Stretch] = []
     for stretch in stretches:
         if joined and joined[-1].file == stretch.file:
-            joined[-1] = replace(joined[-1], row_groups=(joined[-1].row_groups or ()) + (stretch.row_groups or ()))
+            joined[-1] = replace(joined[-1], row_groups=joined[-1].row_groups + stretch.row_groups)
         else:
             joined.append(stretch)
     return tuple(joined)
@@ -207,7 +204,7 @@ class SplitInput(Input):
     """A split as an input of the gate; errors name the file and the row in it."""
 
     def __init__(self, split: Split) -> None:
-        self.split, self.what, self.event = split, split.label, split.event
+        self.split, self.what, self.event = split, split.path, split.event
 
     def read(self, request: Request) -> Iterator[Raw]:
         return prefetched(self._read(request))
@@ -227,16 +224,12 @@ class SplitInput(Input):
 
 
 def _read_stretch(stretch: Stretch, request: Request) -> Iterator[Raw]:
-    path = Path(stretch.file)
-    if stretch.row_groups is None:
-        kind = format_of(path)
-        assert kind is not None
-        yield from READERS[kind](path, request)
-        return
-    there = pq.read_schema(path).names
+    metadata = pq.read_metadata(stretch.file)
+    there = metadata.schema.to_arrow_schema().names
+    names = [name for name in request.names if name in there]
+    # Names of event types repeat: as a dictionary they cost a look-up each, not a string comparison.
     encoded = ["event"] if request.by_column and "event" in there else None
-    with pq.ParquetFile(path, read_dictionary=encoded) as file:
-        names = [name for name in request.names if name in there]
+    with pq.ParquetFile(stretch.file, metadata=metadata, read_dictionary=encoded) as file:
         for batch in file.iter_batches(request.batch_size, row_groups=list(stretch.row_groups), columns=names):
             yield RawBatch(batch, all_names=there)
 

@@ -13,6 +13,7 @@ from mainstem.state.jit import kernel
 from mainstem.state.mixing import LOW_63, frozen, hash_bytes, mix
 
 _NULL = 0x6E75_6C6C  # stands for a null value
+_FIRST = 0x3C6E_F372_FE94_F82B  # keeps zeros and empty texts from hashing to 0, however many there are
 _LAST = 0x2127_599B_F432_5C37  # an odd constant of a second product: `hash % shards` needs good low bits
 
 
@@ -20,7 +21,7 @@ def stable_hash(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
     """uint64 per row over all columns: text and bytes by their bytes, integers and times by value. The top bit is 0."""
     if not arrays:
         raise ValueError("stable_hash needs at least one column")
-    states = np.zeros(len(arrays[0]), np.int64)
+    states = np.full(len(arrays[0]), _FIRST, np.int64)
     for array in arrays:
         _mix_column(states, whole(array))
     _finish(states)

@@ -23,6 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 JIT_ENABLED = os.environ.get("MAINSTEM_JIT", "1") != "0"
 
+# A kernel allocates nothing, so it needs no reference counts: without Numba's runtime an allocation is a compile error,
+# and arrays pass to inlined helpers for free (hashing short strings takes half the time).
+_OPTIONS = {"nogil": True, "cache": True, "_nrt": False}
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 # A module that mentions one of these holds code that is compiled, alone or inside a caller.
 _COMPILED_MARKS = (b"numba", b"@kernel", b"@inlined")
@@ -43,7 +47,7 @@ def inlined(function: F) -> F:
 
 
 def compile_kernel(function: F, **options: Any) -> F:
-    """Compile `function` whatever `MAINSTEM_JIT` says."""
+    """Compile `function` whatever `MAINSTEM_JIT` says; `options` go to Numba."""
     import numba
 
     settings: Any = numba.config
@@ -53,7 +57,7 @@ def compile_kernel(function: F, **options: Any) -> F:
         users_own = settings.CACHE_DIR
         settings.CACHE_DIR = str(cache_folder() / "numba")
         try:
-            compiled: Any = numba.njit(nogil=True, cache=True, **options)(function)
+            compiled: Any = numba.njit(**{**_OPTIONS, **options})(function)
         finally:
             settings.CACHE_DIR = users_own
     return compiled

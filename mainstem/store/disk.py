@@ -25,6 +25,7 @@ _REMEDIES = {
     errno.EIO: "the disk fails: check it, and copy the directory to another one before going on",
     errno.ENOENT: "check the path; another process may have removed it",
     errno.ENOTDIR: "choose a path that is a directory or does not exist yet",
+    errno.EEXIST: "choose a path that is a directory or does not exist yet",
 }
 
 

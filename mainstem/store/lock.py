@@ -23,8 +23,8 @@ class WriterLock:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
             self.release()
             raise _locked(path, holder, error) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{self.pid}\n".encode(), 0)
+        # Always as long as the text before, so never truncated: some file systems flush what is, which takes milliseconds.
+        os.pwrite(self._fd, f"{self.pid:<20}\n".encode(), 0)
         _held.add(self)
 
     @property

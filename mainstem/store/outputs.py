@@ -25,7 +25,7 @@ _STAGED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.staged")
 def stage(directory: str | Path, name: str, write: Callable[[Path], None]) -> str:
     """Have `write` fill a hidden file beside its final place and sync it; the hidden name."""
     folder = Path(directory)
-    if not name or Path(name).name != name:
+    if name in ("", ".", "..") or Path(name).name != name:
         raise StoreError(f"{name!r} can't be the name of an output file\n  use a plain file name without folders")
     staged = f".{name}.{secrets.token_hex(8)}.staged"
     with disk("write", folder / name):

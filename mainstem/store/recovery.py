@@ -140,7 +140,7 @@ def _check_spare_log(layout: Layout, store: int, snapshots: list[Snapshot], *, c
     try:
         cursor = LogCursor(layout, store, start)
         for commit in cursor.read():
-            if commit.epoch >= base.epoch:
+            if commit.epoch > base.epoch:  # and not before: the seal of the last spare segment is read too
                 break
     except CorruptError as error:
         return [f"{str(error).splitlines()[0]}; not needed: the state comes from snapshot {base.epoch}"]

@@ -93,7 +93,7 @@ class Store:
             for text in found.warnings:
                 warnings.warn(text, StoreWarning, stacklevel=4)
             # Damaged snapshots stay, as evidence and for the next warning, until a new one makes up for them.
-            oldest = found.snapshots[-1].epoch if found.snapshots else 0
+            oldest = found.snapshots[-1].epoch if len(found.snapshots) == KEPT else 0
             store._drop_old([epoch for epoch in layout.snapshot_epochs() if epoch >= oldest])
             drop_strangers(layout, store._named_files())
         except BaseException:

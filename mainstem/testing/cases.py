@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -27,22 +29,30 @@ class Case:
 
     def run(self, *, objects: bool = False, **options: Any) -> Outcome:
         """`app.run` from an empty state."""
-        result = self.module.app.run(self.inputs(objects=objects), **options)
+        with self._described(options):
+            result = self.module.app.run(self.inputs(objects=objects), **options)
         return Outcome(result.outputs, dict(self.module.app.state))
+
+    def check(self, expected: Outcome, *, objects: bool = False, **options: Any) -> None:
+        """Run once more and compare with what was expected (the oracle's outcome)."""
+        actual = self.run(objects=objects, **options)
+        with self._described(options):
+            assert_same(expected, actual)
+
+    @contextmanager
+    def _described(self, options: dict[str, Any]) -> Iterator[None]:
+        """Adds the case to whatever goes wrong."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(self.describe(f"with {options}"))
+            raise
 
     def describe(self, how: str = "") -> str:
         """What a failure message says: enough to repeat it."""
         seeds = f"program seed {self.seed!r}, stream seed {self.stream_seed!r} {how}"
         events = "\n".join(f"#   {i}: {e.kind} {e.values}" for i, e in enumerate(self.stream.ordered()))
         return f"{seeds}\n{self.source}\n# events in order:\n{events}"
-
-    def check(self, expected: Outcome, *, objects: bool = False, **options: Any) -> None:
-        """Run once more and compare with what was expected (the oracle's outcome)."""
-        try:
-            assert_same(expected, self.run(objects=objects, **options))
-        except Exception as error:
-            error.add_note(self.describe(f"with {options}"))
-            raise
 
 
 def generate_case(seed: object, stream_seed: object = 0, *, n: int = 24, **knobs: Any) -> Case:

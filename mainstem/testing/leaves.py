@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mainstem.schema import Field, TableSchema
 from mainstem.testing.model import BLOBS, TEXTS, Draw, Scope, Variable, World, is_plain, seen
 
-_EXTREME_INTS = ("9223372036854775807", "-9223372036854775808", "4611686018427387904", "9007199254740993")
+_EXTREME_INTS = ("9223372036854775807", "(-9223372036854775808)", "4611686018427387904", "9007199254740993")
 _EXTREME_FLOATS = ("1e308", "-1e308", "5e-324", "9007199254740993.0", "-0.0", "9.3e18", "math.pi", "math.inf")
 
 

@@ -17,10 +17,6 @@ MODULES = [ledger, bank]
 SEVERAL_CHUNKS = 2 * CHUNK_ROWS + 1234
 
 
-def names(table: pa.Table) -> list[str]:
-    return table["event"].cast(pa.string()).to_pylist()
-
-
 def share(mask: pa.ChunkedArray) -> float:
     return pc.mean(mask.cast(pa.int8())).as_py()
 
@@ -73,14 +69,14 @@ class TestEveryGenerator:
 
     def test_a_written_log_has_the_generated_rows(self, module, tmp_path):
         seen = []
-        files = module.write_log(tmp_path / "log", SEVERAL_CHUNKS, files=3, row_group=50_000, progress=seen.append)
+        files = module.write_log(tmp_path / "log", SEVERAL_CHUNKS, files=3, row_group=20_000, progress=seen.append)
         assert [path.name for path in files] == ["part-00000.parquet", "part-00001.parquet", "part-00002.parquet"]
         table = pa.concat_tables([pq.read_table(path) for path in files])
         assert table.cast(module.generate(1).schema).equals(module.generate(SEVERAL_CHUNKS))
         assert seen == sorted(seen)
         assert seen[-1] == SEVERAL_CHUNKS
-        groups = [pq.ParquetFile(files[0]).metadata.row_group(i).num_rows for i in range(1)]
-        assert groups == [SEVERAL_CHUNKS // 3] or groups == [50_000]
+        first = pq.read_metadata(files[0])
+        assert max(first.row_group(i).num_rows for i in range(first.num_row_groups)) == 20_000
 
     def test_a_log_may_have_more_files_than_events(self, module, tmp_path):
         files = module.write_log(tmp_path / "log", 2, files=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 
 import numpy as np
@@ -10,15 +11,16 @@ import pytest
 
 from mainstem.apps import bank, ledger
 from mainstem.apps.workloads.ledger import ACCOUNTS
+from mainstem.testing.compare import Outcome, assert_same
 
 MODULES = [ledger, bank]
 # Few accounts and many aborts: rows conflict, run out of money and reach limits within a few thousand events.
 STRESS = {"accounts": 50, "abort": 0.2, "skew": 0.9}
 
 
-def run(module, events, accounts=50, engine="serial"):
-    result = module.app.run(events, initial=module.initial(accounts), engine=engine)
-    return result.outputs, dict(module.app.state)
+def run(module, events, accounts=50, **options) -> Outcome:
+    result = module.app.run(events, initial=module.initial(accounts), **options)
+    return Outcome(result.outputs, dict(module.app.state))
 
 
 def reasons(outputs: pa.Table) -> Counter:
@@ -30,42 +32,41 @@ class TestEveryApp:
     @pytest.mark.parametrize("seed", range(3))
     def test_compiled_and_oracle_agree(self, module, seed):
         events = module.generate(3_000, seed=seed, **STRESS)
-        outputs, state = run(module, events)
-        expected_outputs, expected_state = run(module, events, engine="oracle")
-        assert outputs.equals(expected_outputs)
-        assert state == expected_state
+        assert_same(run(module, events, engine="oracle"), run(module, events))
 
     @pytest.mark.parametrize("engine", ["serial", "oracle"])
     def test_money_is_conserved(self, module, engine):
         events = module.generate(3_000, **STRESS)
-        outputs, state = run(module, events, engine=engine)
-        assert module.conserved(module.initial(50), events, outputs, state)
+        done = run(module, events, engine=engine)
+        assert module.conserved(module.initial(50), events, done.outputs, done.state)
 
     def test_the_check_of_conservation_can_fail(self, module):
         events = module.generate(1_000, **STRESS)
-        outputs, state = run(module, events)
-        balances = state["Account"]["balance"].to_numpy().copy()
+        done = run(module, events)
+        balances = done.state["Account"]["balance"].to_numpy().copy()
         balances[0] += 1
-        forged = {**state, "Account": state["Account"].set_column(1, "balance", pa.array(balances))}
-        assert not module.conserved(module.initial(50), events, outputs, forged)
+        forged = {**done.state, "Account": done.state["Account"].set_column(1, "balance", pa.array(balances))}
+        assert not module.conserved(module.initial(50), events, done.outputs, forged)
 
     def test_another_order_ends_in_another_state(self, module):
         events = module.generate(3_000, **STRESS)
         shuffled = events.take(np.random.default_rng(0).permutation(3_000)).set_column(0, "ts", events["ts"])
-        assert run(module, events)[1] != run(module, shuffled)[1]
+        assert run(module, events).state != run(module, shuffled).state
+
+    def test_the_use_shown_in_the_docstring_runs(self, module):
+        shown = [line for line in module.__doc__.splitlines() if line.startswith("    ")]
+        exec(textwrap.dedent("\n".join(shown)), scope := {})
+        assert scope["result"].stats.events == 100_000
 
     def test_batches_do_not_matter(self, module):
         events = module.generate(2_000, **STRESS)
-        whole, _ = run(module, events)
-        initial = module.initial(50)
-        assert module.app.run(events, initial=initial, batch=97).outputs.equals(whole)
+        assert_same(run(module, events), run(module, events, batch=97))
 
 
 class TestLedger:
     def test_about_the_share_asked_for_aborts_and_for_every_reason(self):
         events = ledger.generate(100_000, abort=0.02)
-        outputs, _ = run(ledger, events, accounts=ACCOUNTS)
-        seen = reasons(outputs)
+        seen = reasons(run(ledger, events, accounts=ACCOUNTS).outputs)
         assert set(seen) == {None, "amounts must be positive", "insufficient funds", "insufficient units"}
         assert seen[None] / 100_000 == pytest.approx(0.98, abs=0.005)
         assert seen["insufficient funds"] / 100_000 == pytest.approx(0.005, abs=0.002)
@@ -89,8 +90,7 @@ class TestLedger:
 
 class TestBank:
     def test_every_reason_occurs(self):
-        outputs, _ = run(bank, bank.generate(5_000, **STRESS))
-        assert set(reasons(outputs)) == {
+        assert set(reasons(run(bank, bank.generate(5_000, **STRESS)).outputs)) == {
             None,
             "amount must be positive",
             "check Account.solvent failed",

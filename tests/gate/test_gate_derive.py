@@ -112,33 +112,62 @@ def broken(batch: pa.RecordBatch) -> Any:
 
 
 BAD: dict[str, tuple[Any, tuple[Field, ...], type[Exception], tuple[str, ...]]] = {
-    "raises": (broken, (TWICE,), InputError, ("derive function broken of Ping raised KeyError: 'amount'", "3 rows", "ts, src")),
+    "raises": (
+        broken,
+        (TWICE,),
+        InputError,
+        ("derive function broken of Ping raised KeyError: 'amount'", "3 rows", "ts, src"),
+    ),
     "other columns": (
-        lambda batch: {"thrice": batch["src"]}, (TWICE,), ProgramError, ("returned the columns thrice; declared are twice",),
+        lambda batch: {"thrice": batch["src"]},
+        (TWICE,),
+        ProgramError,
+        ("returned the columns thrice; declared are twice",),
     ),
     "no columns": (lambda batch: {}, (TWICE,), ProgramError, ("returned the columns (none); declared are twice",)),
     "length": (
-        lambda batch: {"twice": [1]}, (TWICE,), ProgramError, ("1 values in column 'twice' for 3 events", "one value per row"),
+        lambda batch: {"twice": [1]},
+        (TWICE,),
+        ProgramError,
+        ("1 values in column 'twice' for 3 events", "one value per row"),
     ),
     "type": (
-        lambda batch: {"twice": pa.array(["a", "b", "c"])}, (TWICE,), ProgramError,
+        lambda batch: {"twice": pa.array(["a", "b", "c"])},
+        (TWICE,),
+        ProgramError,
         ("column 'twice' as string, with 'a'; declared is int", "return the column as int64"),
     ),
     "no array": (
-        lambda batch: {"twice": ["a", 1, 2]}, (TWICE,), ProgramError, ("column 'twice' as list, which is no array of int",),
+        lambda batch: {"twice": ["a", 1, 2]},
+        (TWICE,),
+        ProgramError,
+        ("column 'twice' as list, which is no array of int",),
     ),
     "null": (
-        lambda batch: {"twice": [1, None, 2]}, (TWICE,), ProgramError,
+        lambda batch: {"twice": [1, None, 2]},
+        (TWICE,),
+        ProgramError,
         ("a null in column 'twice', declared as int", "declare the column as int | None"),
     ),
     "null in list": (
-        lambda batch: {"l": [[1], [None], []]}, (Field("l", Type("int", is_list=True)),), ProgramError, ("a null in column 'l'",),
+        lambda batch: {"l": [[1], [None], []]},
+        (Field("l", Type("int", is_list=True)),),
+        ProgramError,
+        ("a null in column 'l'",),
     ),
-    "no columns at all": (lambda batch: 5, (TWICE,), ProgramError, ("returned int", "return a dict of column name to array")),
+    "no columns at all": (
+        lambda batch: 5,
+        (TWICE,),
+        ProgramError,
+        ("returned int", "return a dict of column name to array"),
+    ),
     "fraction": (
-        lambda batch: {"twice": np.array([1.0, 2.5, 3.0])}, (TWICE,), ProgramError, ("with 2.5; declared is int",),
+        lambda batch: {"twice": np.array([1.0, 2.5, 3.0])},
+        (TWICE,),
+        ProgramError,
+        ("with 2.5; declared is int",),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

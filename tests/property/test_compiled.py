@@ -18,7 +18,7 @@ def check(seed: int) -> None:
     for stream in range(STREAMS):
         case = streamed(f"compiled {seed}", stream, source, module, n=40)
         expected = case.run(engine="oracle")
-        case.check(expected, engine="serial", jit=True, batch=BATCHES[stream % len(BATCHES)])
+        case.check(expected, engine="auto", jit=True, batch=BATCHES[stream % len(BATCHES)])
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS_DEFAULT))

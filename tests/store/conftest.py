@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from store_driver import SCHEMAS, accounts, visits
 
 from mainstem.store import Store, write_shard_file
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests end, and kill, processes; only a power cut loses what was not synced. That is test_store_power.py."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
 
 
 @pytest.fixture

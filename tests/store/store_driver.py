@@ -1,7 +1,7 @@
 """A deterministic writer for the store's tests: every epoch's changes depend on the whole state before it.
 
-Run as a program it is a crash server: it reads jobs (`[directory, step, count]`) as JSON from stdin, runs the writer in a
-forked child per job with that crash armed, and prints how each child ended.
+Run as a program it is a crash server: it reads jobs (`[directory, step, count]`) as JSON from stdin, runs the writer
+in a forked child per job with that crash armed, and prints how each child ended.
 """
 
 from __future__ import annotations
@@ -124,16 +124,28 @@ def write_epoch(store: Store, state: Rows, outputs: Path, epoch: int) -> None:
                 del state["Visit"][key]
         apply(state, "Visit", rows)
     apply(state, "Account", changes)
-    text = json.dumps(sorted((str(key), value) for key, value in state["Account"].items()))
-    staged = stage(outputs, f"part-{epoch:04d}.json", lambda target: _write(target, text))
+    text = output_text(state)
+    staged = stage(outputs, f"part-{epoch:04d}.json", lambda target: write_file(target, text))
     store.commit({"Account": changes}, {"batch": epoch, **pending(outputs, [staged])}, files)
     publish(outputs, staged)
     if epoch % 3 == 0:
         store.snapshot({"Account": accounts((*key, *value) for key, value in sorted(state["Account"].items()))})
 
 
-def _write(target: Path, text: str) -> None:
-    target.write_text(text)
+def output_text(state: Rows) -> str:
+    return json.dumps(sorted((str(key), value) for key, value in state["Account"].items()))
+
+
+def write_file(target: Path, text: str) -> None:
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT, 0o666)
+    os.write(fd, text.encode())
+    os.close(fd)
+
+
+def state_after(folder: Path, epochs: int) -> Rows:
+    """The rows after some epochs of an undisturbed run."""
+    run(folder / "store", folder / "outputs", epochs)
+    return contents(folder / "store")[2]
 
 
 def read_outputs(outputs: Path) -> dict[str, str]:
@@ -165,6 +177,7 @@ def _serve(jobs: Iterable[tuple[str, str, int]]) -> Iterator[int]:
         if pid == 0:
             os.environ[crash.VARIABLE] = f"{step}:{count}"
             importlib.reload(crash)  # reads the variable, as a new process would
+            os.fsync = os.fdatasync = lambda fd: None  # a killed process loses nothing that it has written
             run(Path(directory) / "store", Path(directory) / "outputs")
             os._exit(0)
         yield os.waitpid(pid, 0)[1]

@@ -52,8 +52,8 @@ def test_every_type_and_key_makes_the_round_trip(tmp_path: Path) -> None:
     kinds = [Field(base, Type(base)) for base in ("int", "float", "bool", "str", "bytes", "datetime")]
     arrays = [Field(f"{base}s", Type(base, length=2)) for base in ("int", "float", "bool")]
     wide = TableSchema("Wide", (Type("str"), Type("bytes"), Type("datetime")), False, (*kinds, *arrays))
-    row = {"key_0": "ä", "key_1": b"\0\xff", "key_2": 5, "int": -(2**63), "float": float("-inf"), "bool": True, "str": "",
-           "bytes": b"\0", "datetime": 2**60, "ints": [1, 2], "floats": [0.5, -0.0], "bools": [True, False]}  # fmt: skip
+    row = {"key_0": "ä", "key_1": b"\0\xff", "key_2": 5, "int": -(2**63), "float": float("-inf"), "bool": True}
+    row |= {"str": "", "bytes": b"\0", "datetime": 2**60, "ints": [1, 2], "floats": [0.5, -0.0], "bools": [True, False]}
     state = State({"Wide": wide})
     state.apply("Wide", pa.Table.from_pylist([row, {**row, "key_0": "b", "int": 3}], schema=wide.arrow))
     with Store.open(tmp_path, {"Wide": wide}) as store:
@@ -185,9 +185,9 @@ def test_a_second_writer_is_told_who_holds_the_directory(tmp_path: Path) -> None
         code += "try: d.run(Path(sys.argv[2]), Path(sys.argv[2]))\nexcept Exception as error: print(error)"
         command = [sys.executable, "-c", code, str(Path(driver.__file__).parent), str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        assert done.stdout == (
-            f"{tmp_path} is open in another process (pid {os.getpid()})\n  stop it first; to read beside it use ms.open\n"
-        )
+        first, remedy = done.stdout.splitlines()
+        assert first == f"{tmp_path} is open in another process (pid {os.getpid()})"
+        assert remedy == "  stop it first; to read beside it use ms.open"
     Store.open(tmp_path, SCHEMAS).close()
 
 
@@ -271,7 +271,7 @@ def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr("mainstem.store.frame.FORMAT_VERSION", 2)
         Store.open(tmp_path, SCHEMAS).close()
-    with pytest.raises(StoreError, match=r"FORMAT, byte 0: written in format 2, this Mainstem reads up to 1\n  install"):
+    with pytest.raises(StoreError, match=r"FORMAT, byte 0: written in format 2, this .* up to 1\n  install"):
         Store.open(tmp_path, SCHEMAS)
 
 
@@ -302,7 +302,7 @@ def test_foreign_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:
     ("table", "message"),
     [
         ({"Nobody": accounts([])}, "unknown table Nobody\n  the directory has: Account, Visit"),
-        ({"Visit": accounts([])}, "table Visit has the columns key: int64, balance: int64, owner: string\n  its schema"),
+        ({"Visit": accounts([])}, "Visit has the columns key: int64, balance: int64, owner: string\n  its schema"),
         ({"Account": accounts([]).drop_columns("owner")}, "columns key: int64, balance: int64\n"),
         ({"Account": accounts([]).set_column(1, "balance", pa.array([], pa.float64()))}, "balance: double"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from mainstem.errors import StoreError
 from mainstem.store import Store, discard_staged, pending, publish, publish_pending, stage
 
 
-def text(content: str):  # noqa: ANN201
-    return lambda target: target.write_text(content)
+def text(content: str) -> Callable[[Path], None]:
+    """A function that writes this content."""
+    return lambda target: target.write_text(content) and None
 
 
 def names(folder: Path) -> list[str]:

@@ -43,7 +43,7 @@ with Store.open(sys.argv[2], driver.SCHEMAS, segment_bytes=5000) as store:
 
 
 def test_a_reader_beside_a_writer_sees_whole_commits_only(tmp_path: Path) -> None:
-    turns = 400
+    turns = 150
     command = [sys.executable, "-c", WRITER, str(Path(driver.__file__).parent), str(tmp_path / "s"), str(turns)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -96,7 +96,7 @@ def test_unknown_names_list_the_tables(small: Path) -> None:
         for action in (lambda: db.get("Nobody", 1), lambda: db.table("Nobody")):
             with pytest.raises(StoreError, match=f"unknown table Nobody\n  {listed}"):
                 action()
-        for query in ("select * from Nobody", "select nothing from Account", "selec 1", ""):
+        for query in ("select * from Nobody", "select nothing from Account", "selec 1"):
             with pytest.raises(StoreError, match=f"(?s)the query failed: .*\n  {listed}"):
                 db.sql(query)
         with pytest.raises(InputError):
@@ -207,7 +207,7 @@ def test_many_threads_share_a_reader(small: Path) -> None:
 
 def test_not_a_store(tmp_path: Path) -> None:
     for path, what in ((tmp_path, "it has no file FORMAT"), (tmp_path / "none", "it is not a directory")):
-        with pytest.raises(StoreError, match=rf"{path} is not a Mainstem directory: {what}\n  give the directory that was"):
+        with pytest.raises(StoreError, match=rf"{path} is not a Mainstem directory: {what}\n  give the directory that"):
             open_db(path)
 
 
@@ -215,5 +215,5 @@ def test_a_closed_reader_refuses(small: Path) -> None:
     db = open_db(small)
     db.close()
     db.close()
-    with pytest.raises(StoreError, match="is closed\n  open it again with ms.open"):
+    with pytest.raises(StoreError, match=r"is closed\n  open it again with ms.open"):
         db.get("Account", 1)

@@ -28,7 +28,7 @@ def task(path: Path, shard: int) -> ShardFile:
 
 def test_tasks_in_other_processes_write_while_the_store_is_open(tmp_path: Path) -> None:
     with Store.open(tmp_path, SCHEMAS) as store:
-        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             files = list(pool.map(task, [tmp_path] * 4, range(4)))
         store.commit({}, {}, files)
         assert store.shard_files == {file.shard: [file] for file in files}

@@ -1,0 +1,239 @@
+"""Replay: a stored log, from paths or DataFrames, to a DataFrame of outputs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from mainstem.engine import make_executor
+from mainstem.errors import InputError
+from mainstem.gate import open_events
+from mainstem.lang import Program
+from mainstem.spark import blobs, execute, options
+from mainstem.spark.job import Job, Report
+from mainstem.spark.plan import Choice, check_program, choose
+from mainstem.spark.preprocess import preprocess_rows, preprocess_splits
+from mainstem.spark.progress import Watch
+from mainstem.spark.sources import Source, Split, read_footers, sources_of, splits_of
+from mainstem.spark.target import Folder, StoreTarget, check_reports, open_target
+from mainstem.state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("mainstem.spark")
+
+BATCH = 1 << 17
+"""Events per kernel call: half of an output row group, so that the writer is fed evenly."""
+
+
+@dataclass(frozen=True)
+class ReplayInfo:
+    """What a replay did; counts are known when it ran at once (`out=` or `state=`)."""
+
+    plan: str
+    reason: str
+    events: int | None = None
+    transactions: int | None = None
+    aborted: int | None = None
+    rejected: int | None = None
+
+
+def replay(
+    program: Program,
+    spark: SparkSession,
+    events: Any,
+    *,
+    state: str | Path | None = None,
+    initial: Mapping[str, pa.Table] | None = None,
+    out: str | Path | None = None,
+    plan: Literal["auto", "fused", "one_stage", "keyed"] = "auto",
+    partitions: int | None = None,
+    batch: int | None = None,
+    on_bad: Literal["raise", "reject"] = "raise",
+    jit: bool | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> DataFrame:
+    """Runs a stored log on Spark and returns the outputs, one row per transaction; `seq` is their order.
+
+    `events`: a path (file, glob, directory of Parquet, CSV, JSON lines or Arrow), a DataFrame, a list of these, or a dict
+    {EventType: input}. Paths are read as `app.run` reads them. Rows of a DataFrame count in the order of (ts, partition, row).
+
+    Without `out` and `state` the DataFrame is lazy: every action on it replays the log. With `out` the replay runs now
+    and writes Parquet into that folder. With `state` it starts from the state in that directory (or from `initial`
+    when it is new), and commits the end state and the outputs there together; outputs go to `<state>/outputs`
+    unless `out` names another folder. Rejected rows (`on_bad="reject"`) are kept in `<state>/rejects` or `<out>/_rejects`.
+
+    `plan` forces a plan; `replay_info(df)` tells which one ran, and why. `partitions`: parallel tasks, and the shards of a
+    keyed plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
+    """
+    options.check_session(spark)
+    check_program(program)
+    sources = sources_of(events, program.events, streaming=False)
+    options.check_bad(on_bad)
+    out_path, state_path = options.folder("out", out), options.folder("state", state)
+    tables = options.check_initial(program, initial)
+    count = options.positive("partitions", partitions, options.default_partitions(spark))
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress={progress!r}\n  pass a function that takes the number of events newly done")
+    choice = choose(program, sources, plan, count)
+    log.info("replay of %s: plan %s (%s)", program.name, choice.plan, choice.reason)
+    compile_program(program, options.chosen_jit(jit))
+    job = Job(program, options.positive("batch", batch, BATCH), on_bad, options.chosen_jit(jit))
+    job = replace(job, shards=count if choice.plan == "keyed" else 0)
+    pipeline = Pipeline(spark, sources, choice, count)
+    if out_path is None and state_path is None:
+        if on_bad == "reject":
+            raise InputError('on_bad="reject" keeps rejected rows in a folder, but there is none\n  pass out= or state=')
+        return _with_info(pipeline.rows(_with_start(spark, job, tables)), ReplayInfo(choice.plan, choice.reason))
+    target = open_target(program, state=state_path, out=out_path, initial=tables, shards=job.shards)
+    try:
+        return _run_now(pipeline, job, target, choice, progress)
+    finally:
+        target.close()
+
+
+def replay_info(df: DataFrame) -> ReplayInfo:
+    """The plan and the counts of the replay that returned `df`."""
+    info = getattr(df, "_mainstem", None)
+    if not isinstance(info, ReplayInfo):
+        raise InputError("this DataFrame does not come from replay\n  pass the very object that replay returned")
+    return info
+
+
+def compile_program(program: Program, jit: bool) -> None:
+    """Compile in the driver: workers then load the code, and never write one cache at the same time."""
+    make_executor(program, State({table.name: table for table in program.tables}), jit=jit)
+
+
+def _run_now(
+    pipeline: Pipeline, job: Job, target: Folder | StoreTarget, choice: Choice, progress: Callable[[int], None] | None
+) -> DataFrame:
+    job = replace(
+        job, out=str(target.out), rejects=str(target.rejects), state=target.state, shard_files=target.shard_files,
+        first_seq=target.first_seq, after_ts=target.after_ts, stem=f"part-{target.first_seq:020d}",
+    )  # fmt: skip
+    with Watch(progress) as watch:
+        job = replace(_with_start(pipeline.spark, job, target.start), progress=watch.folder)
+        reports = pipeline.reports(job)
+        check_reports(reports)
+        events = max((report.events for report in reports), default=0)
+        watch.finish(events)
+    files = target.finish(reports)
+    info = ReplayInfo(
+        choice.plan, choice.reason, events, sum(r.transactions for r in reports), sum(r.aborted for r in reports),
+        sum(r.rejected for r in reports),
+    )  # fmt: skip
+    return _with_info(read_outputs(pipeline.spark, job.program, files), info)
+
+
+def _with_start(spark: SparkSession, job: Job, tables: Mapping[str, pa.Table] | None) -> Job:
+    return replace(job, start=spark.sparkContext.broadcast(dict(tables))) if tables else job
+
+
+def _with_info(df: DataFrame, info: ReplayInfo) -> DataFrame:
+    df._mainstem = info  # type: ignore[attr-defined]
+    return df
+
+
+def read_outputs(spark: SparkSession, program: Program, files: Sequence[Path]) -> DataFrame:
+    schema = spark_schema(program.output_schema)
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*map(str, files))
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(execute.decoded_schema(schema), prefer_timestamp_ntz=True)
+
+
+class Pipeline:
+    """The Spark jobs of one replay."""
+
+    def __init__(self, spark: SparkSession, sources: Sequence[Source], choice: Choice, partitions: int) -> None:
+        self.spark, self.sources, self.choice, self.partitions = spark, sources, choice, partitions
+
+    def rows(self, job: Job) -> DataFrame:
+        """A lazy DataFrame of outputs."""
+        schema = spark_schema(job.program.output_schema)
+        if self.choice.plan == "fused":
+            return self._one_row().mapInArrow(execute.fused_to_rows(job, self._inputs()), schema)
+        arranged = self._arranged(job)
+        if self.choice.plan == "keyed":
+            return arranged.mapInArrow(execute.blobs_to_rows(job), schema)
+        packed = arranged.mapInArrow(execute.blobs_to_output_blobs(job), execute.OUTPUT_BLOBS)
+        return packed.repartitionById(self.partitions, "chunk").mapInArrow(execute.unpack_outputs, schema)
+
+    def reports(self, job: Job) -> list[Report]:
+        """Run now; results are in files."""
+        if self.choice.plan == "fused":
+            done = self._one_row().mapInArrow(execute.fused_to_files(job, self._inputs()), Report.SCHEMA)
+        else:
+            done = self._arranged(job).mapInArrow(execute.blobs_to_files(job), Report.SCHEMA)
+        return sorted((Report.from_text(row.report) for row in done.collect()), key=lambda report: report.shard)
+
+    def _one_row(self) -> DataFrame:
+        return self.spark.range(0, 1, 1, 1)
+
+    def _inputs(self) -> list[Any] | dict[str, list[Any]]:
+        """The paths, in the form that the gate takes."""
+        if self.sources[0].event is None:
+            return [source.path for source in self.sources]
+        by_event: dict[str, list[Any]] = {}
+        for source in self.sources:
+            by_event.setdefault(str(source.event), []).append(source.path)
+        return by_event
+
+    def _arranged(self, job: Job) -> DataFrame:
+        """Blobs of all inputs: in one partition, or one per shard, sorted so that they can be merged while they stream."""
+        packed = self._packed(job)
+        placed = packed.repartitionById(job.shards, "shard") if job.shards else packed.repartition(1)
+        return placed.sortWithinPartitions(*blobs.ORDER)
+
+    def _packed(self, job: Job) -> DataFrame:
+        frames = [
+            project(source, job.program).mapInArrow(preprocess_rows(job, source.index, source.event), blobs.ROW_SCHEMA)
+            for source in self.sources
+            if source.df is not None
+        ]
+        splits = self._splits()
+        if splits:
+            numbers = self.spark.range(0, len(splits), 1, len(splits))
+            frames.append(numbers.mapInArrow(preprocess_splits(job, splits), blobs.ROW_SCHEMA))
+        return reduce(lambda left, right: left.unionAll(right), frames)
+
+    def _splits(self) -> list[Split]:
+        paths = [source for source in self.sources if source.path is not None]
+        return [
+            split
+            for source in paths
+            for split in splits_of(source, read_footers(str(source.path)), -(-self.partitions // len(paths)))
+        ]
+
+
+def project(source: Source, program: Program) -> DataFrame:
+    """The columns of a DataFrame that the program reads; what is missing or of a wrong type raises here, before a job runs."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    df = source.df
+    assert df is not None
+    empty = to_arrow_schema(df.schema).empty_table()
+    batch = pa.RecordBatch.from_arrays([column.combine_chunks() for column in empty.columns], schema=empty.schema)
+    given = batch if source.event is None else {source.event: batch}
+    stream, _ = open_events(given, program.events, columns=program.used_columns)
+    for _ in stream:
+        pass
+    deriving = {derive.event for derive in program.derives}
+    wanted = {"ts", "event"} if source.event is None else {"ts"}
+    for event in program.events:
+        if source.event in (None, event.name):
+            wanted |= {f.name for f in event.fields} if event.name in deriving else set(program.used_columns[event.name])
+    return df.select(*[name for name in df.columns if name in wanted])

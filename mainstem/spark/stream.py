@@ -1,0 +1,183 @@
+"""Live: a streaming DataFrame to a StreamingQuery with durable state, exactly once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from mainstem.errors import InputError, SparkError
+from mainstem.lang import Program
+from mainstem.spark import options
+from mainstem.spark.job import Job
+from mainstem.spark.live import Emit, Live
+from mainstem.spark.live_keyed import Keyed
+from mainstem.spark.live_one import OneStage
+from mainstem.spark.plan import check_program, why_not_keyed
+from mainstem.spark.replay import compile_program, project
+from mainstem.spark.sources import Source, sources_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("mainstem.spark")
+
+PLANS = ("auto", "one_stage", "keyed")
+ALL_EVENTS = 1 << 62
+"""Events per kernel call: a micro-batch is one batch of the engine and one commit."""
+
+_running: dict[str, tuple[StreamingQuery, Live]] = {}
+"""Live runs of this process by state directory: a run that has ended gives its store back before the next one opens it."""
+
+
+def stream(
+    program: Program,
+    spark: SparkSession,
+    events: Any,
+    *,
+    state: str | Path,
+    checkpoint: str | Path,
+    initial: Mapping[str, pa.Table] | None = None,
+    out: str | Path | Emit | None = None,
+    plan: Literal["auto", "one_stage", "keyed"] = "auto",
+    partitions: int | None = None,
+    on_bad: Literal["raise", "reject"] = "raise",
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    jit: bool | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> StreamingQuery:
+    """Runs live: every micro-batch is one commit to the store in `state`, and its outputs appear exactly once.
+
+    `events`: a streaming DataFrame, a list of them, or a dict {EventType: DataFrame}. In a micro-batch events count in order of
+    (ts, input, partition, row); an event older than the last committed one is bad input: `on_bad` raises, or keeps it
+    in `<state>/rejects`. `checkpoint` is Spark's own folder for this query; keep it and `state` together.
+
+    `out`: a folder for Parquet files (default `<state>/outputs`), or a function `out(table, batch_id)`. The function is called
+    after the commit, and called again with the same table and id if the process died before it returned.
+    `initial`: tables to start from when `state` is new. `trigger`: arguments of `DataStreamWriter.trigger`, e.g.
+    `{"availableNow": True}`. `plan="keyed"` runs shards in tasks (`partitions` of them, fixed for a state directory).
+    `progress` is called after each batch with its number of events.
+    """
+    options.check_session(spark)
+    check_program(program)
+    sources = sources_of(events, program.events, streaming=True)
+    options.check_bad(on_bad)
+    tables = options.check_initial(program, initial)
+    path = _state_path(state)
+    checkpoint_path = _checkpoint_path(checkpoint, path)
+    target = out if callable(out) else options.folder("out", out) or os.path.join(path, "outputs")
+    shards = _shards(program, plan, options.positive("partitions", partitions, options.default_partitions(spark)))
+    if trigger is not None and not isinstance(trigger, Mapping):
+        raise InputError(f"trigger={trigger!r}\n  pass a dict, e.g. {{'availableNow': True}} or {{'processingTime': '1 second'}}")
+    frame = _united(sources, program)
+    _release(path)
+    compiled = options.chosen_jit(jit)
+    compile_program(program, compiled)
+    job = Job(program, ALL_EVENTS, on_bad, compiled, shards=shards)
+    live = (Keyed if shards else OneStage)(job, path, target, tables, progress)
+    log.info("live run of %s on %s: plan %s", program.name, path, "keyed" if shards else "one_stage")
+    try:
+        query = _start(frame, live, checkpoint_path, trigger, name)
+    except BaseException:
+        live.close()
+        raise
+    _running[path] = (query, live)
+    threading.Thread(target=_close_after, args=(query, live), name="mainstem-live", daemon=True).start()
+    return query
+
+
+def _start(
+    frame: DataFrame, live: Live, checkpoint: str, trigger: Mapping[str, Any] | None, name: str | None
+) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(live).option("checkpointLocation", checkpoint)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    if name is not None:
+        writer = writer.queryName(name)
+    return writer.start()
+
+
+def _close_after(query: StreamingQuery, live: Live) -> None:
+    try:
+        query.awaitTermination()
+    except Exception as error:  # whoever waits for the query gets it; here it only means that the run has ended
+        log.debug("live run on %s ended: %s", live.store.path, error)
+    live.close()
+
+
+def _release(path: str) -> None:
+    """Close the store of a run in this process that has ended; its own thread may not have come to it yet."""
+    query, live = _running.pop(path, (None, None))
+    if query is None or live is None:
+        return
+    if query.isActive:
+        _running[path] = (query, live)
+        raise SparkError(f"a live run on {path} is active in this process (query {query.id})\n  stop it first: query.stop()")
+    live.close()
+
+
+def _state_path(state: Any) -> str:
+    path = options.folder("state", state)
+    if path is None:
+        raise InputError("state is None\n  pass a directory that keeps the state")
+    return path
+
+
+def _checkpoint_path(checkpoint: Any, state: str) -> str:
+    """Spark's own rules, said early: it escapes spaces in some places and not in others."""
+    if not isinstance(checkpoint, (str, os.PathLike)) or not os.fspath(checkpoint):
+        raise InputError(f"checkpoint={checkpoint!r}\n  pass the path of a folder for Spark's own notes about this query")
+    text = os.fspath(checkpoint)
+    if any(c.isspace() or c == "%" for c in text):
+        raise InputError(f"checkpoint={text!r} has a space or a percent sign, which Spark handles wrongly\n  choose another path")
+    if "://" in text:
+        return text
+    path = os.path.abspath(text.removeprefix("file:"))
+    if path == state:
+        raise InputError(f"checkpoint and state are the same directory, {state}\n  give each its own")
+    return path
+
+
+def _shards(program: Program, plan: str, partitions: int) -> int:
+    if plan not in PLANS:
+        raise SparkError(f"there is no plan {plan!r} for a live run\n  use one of {', '.join(PLANS)}")
+    if plan != "keyed":
+        return 0
+    why = why_not_keyed(program)
+    if why:
+        raise SparkError(f"plan='keyed' is not possible: {why}\n  use plan='one_stage'")
+    return partitions
+
+
+def _united(sources: Sequence[Source], program: Program) -> DataFrame:
+    """All inputs as one stream. Their partitions stand in the order of the inputs, so ties of `ts` go by input."""
+    from pyspark.sql import functions
+
+    frames = []
+    for source in sources:
+        frame = project(source, program)
+        if source.event is not None:
+            frame = frame.withColumn("event", functions.lit(source.event))
+        frames.append(frame)
+    _check_types(frames)
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
+
+
+def _check_types(frames: Sequence[DataFrame]) -> None:
+    found: dict[str, tuple[int, str]] = {}
+    for number, frame in enumerate(frames):
+        for field in frame.schema.fields:
+            first, kind = found.setdefault(field.name, (number, field.dataType.simpleString()))
+            if kind != field.dataType.simpleString():
+                raise InputError(
+                    f"column {field.name!r} is {kind} in input {first} and {field.dataType.simpleString()} in input {number}\n"
+                    "  cast them to one type; live inputs share their columns"
+                )

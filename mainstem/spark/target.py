@@ -1,0 +1,177 @@
+"""Where a replay's results go: a folder of Parquet, a store with the end state, or both in one commit.
+
+    1  tasks write outputs, rejects and state under hidden names
+    2  the driver has one report per task: these files, and no others, are the result
+    3  with a store: one commit takes the state and names the files
+    4  files get their final names; without a store, `_SUCCESS` then marks them complete
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mainstem.errors import InputError, StoreError
+from mainstem.lang import Program
+from mainstem.schema import INT64_MIN
+from mainstem.spark import blobs
+from mainstem.spark.job import Report
+from mainstem.spark.preprocess import shards_of
+from mainstem.state import State
+from mainstem.store import (
+    ShardFile, Store, discard_staged, pending, publish, publish_pending, read_shard_files, write_shard_file,
+)  # fmt: skip
+from mainstem.store.layout import Layout
+
+REJECTS_KEY = "rejects"
+SUCCESS = "_SUCCESS"
+Tables = Mapping[str, pa.Table]
+
+
+class Folder:
+    """Outputs without a store: a new folder, complete when `_SUCCESS` is in it."""
+
+    first_seq, after_ts = 0, INT64_MIN
+    state: str | None = None
+
+    def __init__(self, out: str, initial: Tables | None) -> None:
+        self.out, self.rejects = Path(out), Path(out) / "_rejects"
+        self.start = initial or None
+        self.shard_files: dict[int, list[ShardFile]] = {}
+        if self.out.exists() and (not self.out.is_dir() or any(not e.name.startswith(".") for e in self.out.iterdir())):
+            raise InputError(f"out={out} is not an empty folder\n  choose another one, or remove it")
+        self.out.mkdir(parents=True, exist_ok=True)
+
+    def finish(self, reports: Sequence[Report]) -> list[Path]:
+        """Publish the files of these reports; the output files."""
+        files = [publish(self.out, staged) for report in reports for staged in report.staged]
+        for report in reports:
+            for staged in report.rejects_staged:
+                publish(self.rejects, staged)
+        (self.out / SUCCESS).touch()
+        return files
+
+    def close(self) -> None:
+        discard_staged(self.out)
+        discard_staged(self.rejects)
+
+
+class StoreTarget:
+    """Outputs and state in one commit."""
+
+    def __init__(
+        self, program: Program, path: str, out: str | None, initial: Tables | None, shards: int, store: Store
+    ) -> None:
+        self.store, self.state, self.shards = store, path, shards
+        self.out = Path(out) if out is not None else Path(path) / "outputs"
+        self.rejects = Path(path) / "rejects"
+        publish_committed(store.meta)
+        self.close_staged()
+        if store.epoch == 0 and (shards or initial):
+            begin(program, store, initial or {}, shards)
+        check_layout(store, shards)
+        self.first_seq = int(store.meta.get("seq", 0))
+        last = store.meta.get("ts")
+        self.after_ts = INT64_MIN if last is None else int(last)
+        self.shard_files = store.shard_files
+        self.start = None if shards else _tables(program, store)
+
+    def finish(self, reports: Sequence[Report]) -> list[Path]:
+        meta = self._meta(reports)
+        carriers = [file for report in reports if (file := report.shard_file) is not None]
+        if self.shards:
+            self.store.commit({}, meta, carriers)
+        else:
+            self.store.commit(dict(read_shard_files(self.store.path, carriers)), meta)
+            for file in carriers:
+                Layout(self.store.path).shard_file(file.shard, file.name).unlink()
+        publish_committed(self.store.meta)
+        names = [staged for report in reports for staged in report.staged]
+        return [publish(self.out, staged) for staged in names]
+
+    def _meta(self, reports: Sequence[Report]) -> dict[str, Any]:
+        events = max((report.events for report in reports), default=0)
+        times = [report.last_ts for report in reports if report.last_ts is not None]
+        meta: dict[str, Any] = {"seq": self.first_seq + events, "ts": max(times, default=self.store.meta.get("ts"))}
+        meta |= pending(self.out, [staged for report in reports for staged in report.staged])
+        meta |= pending_rejects(self.rejects, [staged for report in reports for staged in report.rejects_staged])
+        return meta
+
+    def close_staged(self) -> None:
+        discard_staged(self.out)
+        discard_staged(self.rejects)
+
+    def close(self) -> None:
+        self.close_staged()
+        self.store.close()
+
+
+def open_target(
+    program: Program, *, state: str | None, out: str | None, initial: Tables | None, shards: int
+) -> Folder | StoreTarget:
+    """`shards`: 0 for one state stage. The caller closes the target."""
+    if state is None:
+        assert out is not None
+        return Folder(out, initial)
+    store = Store.open(state, program.tables)
+    try:
+        return StoreTarget(program, state, out, initial, shards, store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def begin(program: Program, store: Store, initial: Tables, shards: int) -> None:
+    """The first commit of a new store: the tables to start from, in shard files when the plan is keyed."""
+    meta = {"seq": 0, "ts": None}
+    if not shards:
+        store.commit(dict(initial), meta)
+        return
+    files = []
+    for shard in range(shards):
+        state = State({table.name: table for table in program.tables})
+        for table in program.tables:
+            if table.name in initial:
+                rows = initial[table.name]
+                keys = [rows[column].combine_chunks() for column in table.key_columns]
+                state.apply(table.name, rows.filter(pa.array(shards_of(keys, shards) == shard)))
+        files.append(write_shard_file(store.path, shard, "begin", state.export(), base=True))
+    store.commit({}, meta, files)
+
+
+def check_layout(store: Store, shards: int) -> None:
+    """A store keeps its rows either in shard files (keyed plans) or in its own log; the first commit decides."""
+    found = len(store.shard_files)
+    if shards == found or store.epoch == 0:
+        return
+    kept = f"in {found} shards, by plan='keyed'" if found else "in one piece"
+    remedy = f"use plan='keyed' with partitions={found}" if found else "use plan='one_stage'"
+    raise StoreError(f"{store.path} keeps its state {kept}\n  {remedy}, or another directory")
+
+
+def pending_rejects(directory: Path, staged: list[str]) -> dict[str, Any]:
+    return {REJECTS_KEY: pending(directory, staged)["outputs"]} if staged else {}
+
+
+def publish_committed(meta: Mapping[str, Any]) -> None:
+    """Give the files that the last commit names their final names; a crash may have come in between."""
+    publish_pending(meta)
+    if REJECTS_KEY in meta:
+        publish_pending({"outputs": meta[REJECTS_KEY]})
+
+
+def check_reports(reports: Sequence[Report]) -> None:
+    """Raise the first error that a task has met."""
+    for report in reports:
+        if report.error is not None:
+            blobs.raise_error(report.error.encode())
+
+
+def _tables(program: Program, store: Store) -> dict[str, pa.Table]:
+    state = State({table.name: table for table in program.tables})
+    for name, table in store.replay():
+        state.apply(name, table)
+    return state.export()
