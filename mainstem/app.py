@@ -20,7 +20,7 @@ from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema,
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 CHECK_MARK = "__mainstem_check__"
 BATCH = 65_536  # events: large enough to amortise a kernel call, small enough for the second-level cache
@@ -51,15 +51,19 @@ class App:
         fields = tuple(_fields(cls, "event"))
         for field in fields:
             if field.name == "ts":
-                raise ProgramError(f"event {cls.__name__} declares ts", **_place(), remedy="leave it out: every event has an int ts")
+                raise ProgramError(
+                    f"event {cls.__name__} declares ts", **_place(), remedy="leave it out: every event has an int ts"
+                )
             if field.type.length:
-                raise ProgramError(f"field {cls.__name__}.{field.name} is a fixed array", **_place(), remedy="use list[…] in events")
+                raise ProgramError(
+                    f"field {cls.__name__}.{field.name} is a fixed array", **_place(), remedy="use list[…] in events"
+                )
         self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
         return _event_class(cls, fields)
 
     def table(self, key: Any = MISSING) -> Callable[[type], Any]:
         """Declares a table: `@app.table(key=int)` or `key=(int, str)`."""
-        if key is MISSING or inspect.isclass(key) and key.__module__ == "__main__" and not isinstance(key, type(int)):
+        if key is MISSING or (inspect.isclass(key) and key.__module__ == "__main__" and not isinstance(key, type(int))):
             raise ProgramError("a table needs a key", remedy="write @app.table(key=int)")
 
         def declare(cls: type) -> Table:
@@ -67,8 +71,11 @@ class App:
             fields = tuple(_fields(cls, "table"))
             for field in fields:
                 if field.type.nullable or field.type.is_list:
-                    raise ProgramError(f"field {cls.__name__}.{field.name} is {field.type}", **_place(),
-                                       remedy="table fields are plain values or ms.Array[X, n]")  # fmt: skip
+                    raise ProgramError(
+                        f"field {cls.__name__}.{field.name} is {field.type}",
+                        **_place(),
+                        remedy="table fields are plain values or ms.Array[X, n]",
+                    )
             checks = tuple(f for f in vars(cls).values() if getattr(f, CHECK_MARK, False))
             schema = TableSchema(cls.__name__, types, scalar, fields, tuple(f.__name__ for f in checks))
             handle = Table(schema, checks)
@@ -83,7 +90,9 @@ class App:
 
         def bind(function: Callable[..., Any]) -> Callable[..., Any]:
             if any(b.event == name and b.name == function.__name__ for b in self._functions):
-                raise ProgramError(f"function {function.__name__} is bound to {name} twice", **_place(), remedy="rename one of them")
+                raise ProgramError(
+                    f"function {function.__name__} is bound to {name} twice", **_place(), remedy="rename one of them"
+                )
             self._functions.append(Bound(name, function.__name__, function))
             self._program = None
             return function
@@ -101,7 +110,9 @@ class App:
             schema = self._events[name]
             for field in added:
                 if schema.field(field.name) is not None or field.name == "ts":
-                    raise ProgramError(f"event {name} has a field {field.name!r} already", **_place(), remedy="choose another name")
+                    raise ProgramError(
+                        f"event {name} has a field {field.name!r} already", **_place(), remedy="choose another name"
+                    )
             self._events[name] = dataclasses.replace(schema, derived=schema.derived + added)
             self._derives.append(Derive(name, added, function))
             self._program = None
@@ -119,8 +130,11 @@ class App:
         name = event if isinstance(event, str) else getattr(event, "__mainstem_event__", None)
         if name not in self._events:
             known = ", ".join(self._events) or "none yet"
-            raise ProgramError(f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}", **_place(),
-                               remedy=f"declare it with @app.event before; declared are: {known}")  # fmt: skip
+            raise ProgramError(
+                f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}",
+                **_place(),
+                remedy=f"declare it with @app.event before; declared are: {known}",
+            )
         return str(name)
 
     # -- the program --------------------------------------------------------------------------------------------
@@ -128,7 +142,13 @@ class App:
     @property
     def spec(self) -> Spec:
         """The declarations."""
-        return Spec(self.name, tuple(self._events.values()), tuple(self._tables.values()), tuple(self._functions), tuple(self._derives))
+        return Spec(
+            self.name,
+            tuple(self._events.values()),
+            tuple(self._tables.values()),
+            tuple(self._functions),
+            tuple(self._derives),
+        )
 
     @property
     def program(self) -> Program:
@@ -163,10 +183,12 @@ class App:
         (each batch is committed before its outputs are visible); `initial`: tables to start from when it is empty.
         `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again; what is committed is skipped.
         """
-        options = {"initial": initial, "batch": batch, "on_bad": on_bad, "progress": progress}
+        options: dict[str, Any] = {"initial": initial, "batch": batch, "on_bad": on_bad, "progress": progress}
         if engine == "oracle":
             if state is not None or out is not None or resume:
-                raise ProgramError("the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine")
+                raise ProgramError(
+                    "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
+                )
             result, tables = run_oracle(self.spec, self.program, events, **options)
         else:
             result, tables = run_embedded(
@@ -200,8 +222,11 @@ def _fields(cls: type, what: str) -> list[Field]:
     try:
         hints = typing.get_type_hints(cls, localns=dict(vars(cls)))
     except Exception as error:
-        raise ProgramError(f"the annotations of {what} {cls.__name__} can't be read: {error}", **_place(),
-                           remedy="import the types that it names") from error  # fmt: skip
+        raise ProgramError(
+            f"the annotations of {what} {cls.__name__} can't be read: {error}",
+            **_place(),
+            remedy="import the types that it names",
+        ) from error
     hints = {n: h for n, h in hints.items() if n in cls.__dict__.get("__annotations__", {})}
     if not hints:
         raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(), remedy="annotate them: amount: int")
@@ -222,7 +247,14 @@ def _default(cls: type, name: str, type_: Type, where: str) -> Any:
     value = vars(cls).get(name, MISSING)
     if value is MISSING or (value is None and type_.nullable):
         return value
-    wanted: dict[str, Any] = {"int": int, "float": (int, float), "bool": bool, "str": str, "bytes": bytes, "datetime": int}
+    wanted: dict[str, Any] = {
+        "int": int,
+        "float": (int, float),
+        "bool": bool,
+        "str": str,
+        "bytes": bytes,
+        "datetime": int,
+    }
     if type_.length:
         fits = isinstance(value, list | tuple) and len(value) == type_.length
     elif type_.is_list:
@@ -230,7 +262,11 @@ def _default(cls: type, name: str, type_: Type, where: str) -> Any:
     else:
         fits = isinstance(value, wanted[type_.base]) and (type_.base == "bool" or not isinstance(value, bool))
     if not fits:
-        raise ProgramError(f"the default of {where} is {value!r}, its type is {type_}", **_place(), remedy="give a default of that type")
+        raise ProgramError(
+            f"the default of {where} is {value!r}, its type is {type_}",
+            **_place(),
+            remedy="give a default of that type",
+        )
     return value
 
 
@@ -240,10 +276,15 @@ def _key_types(key: Any, cls: type) -> tuple[tuple[Type, ...], bool]:
     types = tuple(type_of(k, f"the key of {cls.__name__}") for k in ((parts,) if scalar else parts))
     for type_ in types:
         if type_.base not in KEY_BASES or type_.nullable or type_.is_list or type_.length:
-            raise ProgramError(f"the key of table {cls.__name__} is {type_}", **_place(),
-                               remedy="keys are int, str, bytes, datetime, or tuples of them")  # fmt: skip
+            raise ProgramError(
+                f"the key of table {cls.__name__} is {type_}",
+                **_place(),
+                remedy="keys are int, str, bytes, datetime, or tuples of them",
+            )
     if not 1 <= len(types) <= 4:
-        raise ProgramError(f"the key of table {cls.__name__} has {len(types)} parts", **_place(), remedy="use one to four parts")
+        raise ProgramError(
+            f"the key of table {cls.__name__} has {len(types)} parts", **_place(), remedy="use one to four parts"
+        )
     return types, scalar
 
 

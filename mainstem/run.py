@@ -23,9 +23,19 @@ Progress = Callable[[int], None] | None
 
 
 def run_embedded(
-    program: Program, events: Any, *, initial: Mapping[str, pa.Table] | None, batch: int, on_bad: Any, progress: Progress,
-    state: str | Path | None, out: str | Path | None, engine: str, resume: bool, jit: bool | None,
-) -> tuple[Result, Tables]:  # fmt: skip
+    program: Program,
+    events: Any,
+    *,
+    initial: Mapping[str, pa.Table] | None,
+    batch: int,
+    on_bad: Any,
+    progress: Progress,
+    state: str | Path | None,
+    out: str | Path | None,
+    engine: str,
+    resume: bool,
+    jit: bool | None,
+) -> tuple[Result, Tables]:
     """Runs the compiled (or interpreted) engine batch by batch; durable when `state` names a directory."""
     check_initial(program, initial)
     if resume and state is None:
@@ -60,9 +70,15 @@ class _in_memory:
 
 
 def _run(
-    program: Program, events: Any, batch: int, on_bad: Any, progress: Progress, out: str | Path | None,
-    runner: Any, skip: int = 0,
-) -> tuple[Result, Tables]:  # fmt: skip
+    program: Program,
+    events: Any,
+    batch: int,
+    on_bad: Any,
+    progress: Progress,
+    out: str | Path | None,
+    runner: Any,
+    skip: int = 0,
+) -> tuple[Result, Tables]:
     stream, rejects = _open(program, events, batch, on_bad, skip)
     stats, start = Stats(), time.perf_counter()
     outputs: list[pa.RecordBatch] = []
@@ -90,17 +106,31 @@ def _table(outputs: list[pa.RecordBatch], program: Program) -> pa.Table:
     return pa.concat_tables([pa.Table.from_batches([b]) for b in outputs], promote_options="permissive")
 
 
-def _open(program: Program, events: Any, batch: int, on_bad: Any, skip: int = 0) -> tuple[Iterator[EventBatch], Rejects]:
+def _open(
+    program: Program, events: Any, batch: int, on_bad: Any, skip: int = 0
+) -> tuple[Iterator[EventBatch], Rejects]:
     if not isinstance(batch, int) or batch < 1:
         raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
     return open_events(
-        events, program.events, batch_size=batch, on_bad=on_bad, derives=program.derives,
-        columns=program.used_columns, skip=skip,
-    )  # fmt: skip
+        events,
+        program.events,
+        batch_size=batch,
+        on_bad=on_bad,
+        derives=program.derives,
+        columns=program.used_columns,
+        skip=skip,
+    )
 
 
 def run_oracle(
-    spec: Spec, program: Program, events: Any, *, initial: Mapping[str, pa.Table] | None, batch: int, on_bad: Any, progress: Progress
+    spec: Spec,
+    program: Program,
+    events: Any,
+    *,
+    initial: Mapping[str, pa.Table] | None,
+    batch: int,
+    on_bad: Any,
+    progress: Progress,
 ) -> tuple[Result, Tables]:
     """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
     check_initial(program, initial)
@@ -119,7 +149,9 @@ def run_oracle(
     outputs = pa.Table.from_batches([outputs_to_arrow(rows, schema)], schema)
     tables = oracle.export()
     aborted = sum(r["status"] == "aborted" for r in rows)
-    batch_stats = BatchStats(seq, len(rows), len(rows) - aborted, aborted, "oracle", 0.0, time.perf_counter() - start, 0.0)
+    batch_stats = BatchStats(
+        seq, len(rows), len(rows) - aborted, aborted, "oracle", 0.0, time.perf_counter() - start, 0.0
+    )
     stats = Stats(time.perf_counter() - start, [batch_stats], rejects.count)
     return Result(rejects.table, stats, digest(tables), outputs), tables
 
@@ -129,6 +161,10 @@ def check_initial(program: Program, initial: Mapping[str, pa.Table] | None) -> N
     known = {t.name for t in program.tables}
     for name, table in (initial or {}).items():
         if name not in known:
-            raise InputError(f"initial= names no table {name!r}\n  tables of app {program.name}: {', '.join(sorted(known))}")
+            raise InputError(
+                f"initial= names no table {name!r}\n  tables of app {program.name}: {', '.join(sorted(known))}"
+            )
         if not isinstance(table, pa.Table):
-            raise InputError(f"initial[{name!r}] is {type(table).__name__}\n  pass Arrow tables with the key and the fields")
+            raise InputError(
+                f"initial[{name!r}] is {type(table).__name__}\n  pass Arrow tables with the key and the fields"
+            )

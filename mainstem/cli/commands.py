@@ -96,12 +96,14 @@ def demo(
     """
     from mainstem.cli.demo import show
 
+    with tempfile.TemporaryDirectory(prefix="mainstem-demo-") as scratch:
+        if folder is not None:
+            _must_be_free(folder, "--dir")
+        passed = show(folder or Path(scratch), events)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        passed = show(folder, events)
-    else:
-        with tempfile.TemporaryDirectory(prefix="mainstem-demo-") as scratch:
-            passed = show(Path(scratch), events)
+        out.print(
+            f"\nkept in {folder}; try: mainstem query {folder / 'live' / 'state'} 'select * from Account limit 5'"
+        )
     if not passed:
         raise typer.Exit(view.EXIT_FAILED)
 
@@ -263,8 +265,7 @@ def generate(
     $ mainstem generate ledger --events 1000000 --out log/
     $ mainstem generate bank --events 5000 --seed 7 --out requests.parquet
     """
-    if path.exists() and (path.is_file() or any(path.iterdir())):
-        raise InputError(f"{path} exists: choose another --out, or delete it first")
+    _must_be_free(path, "--out")
     write_log = load_generator(workload.value)
     with view.progress("generating", events) as bar:
         if path.suffix == ".parquet":
@@ -274,6 +275,11 @@ def generate(
         else:
             write_log(path, events, seed=seed, files=files, progress=bar.at)
     out.print(f"{events:,} {workload.value} events in {path}")
+
+
+def _must_be_free(path: Path, option: str) -> None:
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise InputError(f"{path} exists: choose another {option}, or delete it first")
 
 
 def _as_json(value: Any) -> Any:

@@ -58,6 +58,10 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+Tick = Callable[[int], None]
+"""Is told how many events were done since it was last told."""
+
+
 class Bar:
     """A progress bar: told how many more are done, or how many in all."""
 

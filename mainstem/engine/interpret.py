@@ -87,7 +87,9 @@ class Interpreter:
         except Exception as error:
             reason = reason_of(error)
             if reason is None:
-                raise UserCodeError(f"function {name} failed on {vars(event)}: {type(error).__name__}: {error}") from error
+                raise UserCodeError(
+                    f"function {name} failed on {vars(event)}: {type(error).__name__}: {error}"
+                ) from error
             return {"status": "aborted", "reason": reason, "values": {}}
         transaction.commit()
         for table, changes in transaction.writes.items():
@@ -109,7 +111,9 @@ class Interpreter:
 
     def export(self) -> dict[str, pa.Table]:
         """The state as Arrow tables, sorted by key."""
-        alive = ((t.schema, {k: r for k, r in self.rows[t.schema.name].items() if r is not None}) for t in self.spec.tables)
+        alive = (
+            (t.schema, {k: r for k, r in self.rows[t.schema.name].items() if r is not None}) for t in self.spec.tables
+        )
         return {schema.name: records_to_arrow(schema, records) for schema, records in alive}
 
 
@@ -178,7 +182,9 @@ def _events(batch: EventBatch, kind: int, schema: EventSchema) -> list[SimpleNam
             columns[field.name] = _plain(found.arrays[field.name].take(pa.array(found.pos)))
     names = list(columns)
     return [
-        SimpleNamespace(**{n: [wrap(x) for x in v] if isinstance(v, list) else wrap(v) for n, v in zip(names, row, strict=True)})
+        SimpleNamespace(
+            **{n: [wrap(x) for x in v] if isinstance(v, list) else wrap(v) for n, v in zip(names, row, strict=True)}
+        )
         for row in zip(*columns.values(), strict=True)
     ]
 

@@ -37,7 +37,12 @@ class Operations:
         for i, table in enumerate(self.tables):
             table.reserve()
             self._reserve_undo(i, room[i])
-            arrays |= {f"T{i}": table.rows, f"U{i}": self.undo[i], f"V{i}": self.undo_rows[i], f"Z{i}": table.default_row}
+            arrays |= {
+                f"T{i}": table.rows,
+                f"U{i}": self.undo[i],
+                f"V{i}": self.undo_rows[i],
+                f"Z{i}": table.default_row,
+            }
             arrays |= {f"H{i}": table.index.slots, f"K{i}": table.index.keys}
         return arrays
 
@@ -78,7 +83,7 @@ class Operations:
         for column in site.columns or ():
             values = arrays[f"x{function.kind}_{column}"]
             # The timestamp is stored per event of the kind, in order; other columns by position.
-            parts.append(values if column == "ts" or len(values) == len(pos) and _in_order(pos) else values[pos])
+            parts.append(values if column == "ts" or (len(values) == len(pos) and _in_order(pos)) else values[pos])
         return frozen(self.tables[site.table].index.resolve(parts))
 
     def _computed_keys(self, function: Function, arrays: dict[str, Any]) -> dict[int, int]:
@@ -103,7 +108,9 @@ class Operations:
             self.tables[i].index.resolve([own[f"q{i}_{c}"] for c in range(len(self.program.tables[i].key))])
         return {i: int(np.diff(e, prepend=0).max(initial=0)) for i, e in ends.items()}
 
-    def _key_arrays(self, function: Function, events: int, dynamic: dict[int, int], arrays: dict[str, Any]) -> dict[str, Any]:
+    def _key_arrays(
+        self, function: Function, events: int, dynamic: dict[int, int], arrays: dict[str, Any]
+    ) -> dict[str, Any]:
         own: dict[str, Any] = {}
         for name in function.key_parameters or ():
             if name == "S":

@@ -45,7 +45,11 @@ class OutputBuilder:
         kind = batch.kind if event is None else batch.kind[event]
         seq = np.arange(first_seq, first_seq + len(batch), dtype=np.int64)
         aborted = code != 0
-        arrays = [pa.array(ts), pa.array(seq if event is None else seq[event]), _dictionary(kind.view(np.int8), self._events)]
+        arrays = [
+            pa.array(ts),
+            pa.array(seq if event is None else seq[event]),
+            _dictionary(kind.view(np.int8), self._events),
+        ]
         if event is not None and self.program.names_functions:
             arrays.append(_dictionary(self._function_codes[self._function(batch, event)], self._functions))
         arrays.append(_dictionary(aborted.view(np.int8), STATUSES))
@@ -79,8 +83,12 @@ class OutputBuilder:
         count = len(values)
         bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         if base == "bool":
-            return pa.Array.from_buffers(pa.bool_(), count, [bitmap, pa.py_buffer(np.packbits(values != 0, bitorder="little"))])
-        return pa.Array.from_buffers(pa.float64() if base == "float" else pa.int64(), count, [bitmap, pa.py_buffer(values)])
+            return pa.Array.from_buffers(
+                pa.bool_(), count, [bitmap, pa.py_buffer(np.packbits(values != 0, bitorder="little"))]
+            )
+        return pa.Array.from_buffers(
+            pa.float64() if base == "float" else pa.int64(), count, [bitmap, pa.py_buffer(values)]
+        )
 
 
 def _dictionary(indices: np.ndarray, values: pa.Array, valid: np.ndarray | None = None) -> pa.DictionaryArray:

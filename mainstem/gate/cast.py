@@ -92,15 +92,31 @@ def _scalars(array: pa.Array, base: str, target: pa.DataType, format: Format) ->
             return _all_bad(array, target)
         except pa.ArrowInvalid:
             continue
-    return _split(array, convert)
+    return _split(array, base, convert)
 
 
-def _split(array: pa.Array, convert: Convert) -> Cast:
+def _split(array: pa.Array, base: str, convert: Convert) -> Cast:
     """Nulls in place of the values that `convert` refuses."""
-    bad = np.array(_refused(array, convert, 0), dtype=np.int64)
-    mask = np.zeros(len(array), dtype=bool)
-    mask[bad] = True
-    return Cast(convert(pc.if_else(pa.array(mask), pa.scalar(None, array.type), array)), bad)
+    bad = _surely_bad(array, base)
+    rest = _without(array, bad)
+    bad[_refused(rest, convert, 0)] = True
+    return Cast(convert(_without(rest, bad)), np.flatnonzero(bad))
+
+
+def _without(array: pa.Array, bad: np.ndarray) -> pa.Array:
+    return pc.if_else(pa.array(bad), pa.scalar(None, array.type), array)
+
+
+def _surely_bad(array: pa.Array, base: str) -> np.ndarray:
+    """Values that certainly can't be converted, found in one pass; it matters when a whole column is bad."""
+    suspect = None
+    if base in ("int", "ts") and types.is_floating(array.type):
+        suspect = pc.not_equal(array.cast(pa.int64(), safe=False).cast(array.type, safe=False), array)
+    elif base in ("int", "ts") and is_text(array.type):
+        suspect = pc.invert(pc.match_substring_regex(array, "[0-9]"))
+    if suspect is None:
+        return np.zeros(len(array), dtype=bool)
+    return pc.fill_null(suspect, False).to_numpy(zero_copy_only=False).copy()
 
 
 def _refused(array: pa.Array, convert: Convert, start: int) -> list[int]:

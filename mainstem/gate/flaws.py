@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,7 @@ _VALUE_CHARS_MAX = 80
 SET_ASIDE = 'pass on_bad="reject" to set such rows aside'
 
 
-@dataclass(frozen=True)
-class Flaw:
+class Flaw(NamedTuple):
     reason: str
     remedy: str
 

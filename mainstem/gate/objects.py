@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,33 +26,34 @@ def event_name(value: Any) -> str | None:
 
 def piece_of_rows(raw: RawRows, request: Request, label: str) -> Piece:
     """Python rows, gathered per event type."""
-    flaws, format = Flaws(), raw.format
-    known = [schema.name for schema in request.schemas]
-    numbers = {known[kind]: kind for kind in request.kinds}
-    kinds = np.empty(len(raw), dtype=np.uint8)
-    for row, value in enumerate(raw.rows):
+    rows, flaws = raw.rows, Flaws()
+    kinds = _kinds(rows, request, label, flaws)
+    times = _values(rows, "ts", raw.format)
+    ts, bad = ts_column(times, raw.format)
+    for row in bad:
+        flaws.add(row, flaw.wrong_ts(times[row]))
+    present = [kind for kind in np.unique(kinds).tolist() if kind != UNKNOWN]
+    parts = [_part(rows, kind, kinds, request, raw.format, flaws) for kind in present]
+    kind = parts[0].kind if len(parts) == 1 and parts[0].rows is None else kinds
+    return Piece(len(rows), ts, kind, parts, flaws, lambda bad: [_as_json(rows[row], request) for row in bad.tolist()])
+
+
+def _kinds(rows: list[Any], request: Request, label: str, flaws: Flaws) -> np.ndarray:
+    """The event type of each row, as a number."""
+    numbers = {request.schemas[kind].name: kind for kind in request.kinds}
+    classes = {cls: numbers.get(getattr(cls, "__mainstem_event__", ""), UNKNOWN) for cls in set(map(type, rows))}
+    if UNKNOWN not in classes.values():
+        return np.fromiter(map(classes.__getitem__, map(type, rows)), np.uint8, len(rows))
+    kinds = np.full(len(rows), UNKNOWN, dtype=np.uint8)
+    for row, value in enumerate(rows):
         if isinstance(value, Malformed):
-            kinds[row] = UNKNOWN
             flaws.add(row, flaw.malformed(value.reason))
             continue
         name = _name_of(value, request, label)
-        kinds[row] = numbers.get(name, UNKNOWN)
+        kinds[row] = numbers.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
         if kinds[row] == UNKNOWN:
             flaws.add(row, flaw.unknown_event(name, list(numbers)))
-    ts, bad = ts_column([_value(value, "ts") for value in raw.rows], format)
-    for row in bad:
-        flaws.add(row, flaw.wrong_ts(_value(raw.rows[row], "ts")))
-    present = [kind for kind in np.unique(kinds).tolist() if kind != UNKNOWN]
-    parts = [_part(raw.rows, kind, kinds, request, format, flaws) for kind in present]
-    one_kind = parts[0].kind if len(parts) == 1 and parts[0].rows is None else None
-    return Piece(
-        len(raw),
-        ts,
-        kinds if one_kind is None else one_kind,
-        parts,
-        flaws,
-        lambda rows: [_as_json(raw.rows[row], request) for row in rows.tolist()],
-    )
+    return kinds
 
 
 def _name_of(value: Any, request: Request, label: str) -> Any:
@@ -67,10 +69,14 @@ def _name_of(value: Any, request: Request, label: str) -> Any:
     return name
 
 
-def _value(row: Any, name: str) -> Any:
-    if isinstance(row, dict):
-        return row.get(name)
-    return getattr(row, name, None)
+def _values(rows: list[Any], name: str, format: Format) -> list[Any]:
+    """One field of all rows; None where a row does not have it."""
+    if format != "typed":
+        return [row.get(name) if isinstance(row, dict) else None for row in rows]
+    try:
+        return list(map(attrgetter(name), rows))
+    except AttributeError:
+        return [getattr(row, name, None) for row in rows]
 
 
 def _part(rows: list[Any], kind: int, kinds: np.ndarray, request: Request, format: Format, flaws: Flaws) -> Part:
@@ -85,7 +91,7 @@ def _part(rows: list[Any], kind: int, kinds: np.ndarray, request: Request, forma
 def _field(
     rows: list[Any], at: np.ndarray, schema: EventSchema, field: Field, format: Format, flaws: Flaws
 ) -> pa.Array:
-    values = [_value(row, field.name) for row in rows]
+    values = _values(rows, field.name, format)
     array, bad = column(values, field.type, format)
     for row in bad:
         flaws.add(int(at[row]), flaw.wrong_value(schema, field, values[row]))
@@ -106,7 +112,7 @@ def _as_json(row: Any, request: Request) -> str:
         return row.text
     if not isinstance(row, dict):
         names = ["ts", *(field.name for field in _fields_of(row, request))]
-        row = {"event": event_name(row), **{name: _value(row, name) for name in names}}
+        row = {"event": event_name(row), **{name: getattr(row, name, None) for name in names}}
     return rows_as_json([row])[0]
 
 

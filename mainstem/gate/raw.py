@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -99,14 +100,14 @@ class Request:
         return tuple(dict.fromkeys(names))
 
 
-class Input:
+class Input(ABC):
     """One input stream: `read` gives its rows in order, in pieces of any size."""
 
     event: str | None = None
     what: str
 
-    def read(self, request: Request) -> Iterator[Raw]:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, request: Request) -> Iterator[Raw]: ...
 
     @property
     def label(self) -> str:

@@ -15,6 +15,7 @@ from mainstem.gate.raw import Format
 from mainstem.schema import INT64_MAX, INT64_MIN, Type
 
 _EPOCH = datetime.datetime(1970, 1, 1)
+_EXACT_FLOAT_MAX = 2**53  # every integer up to it is a float; Arrow's cast has the same bound
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 # Values of exactly these types go to Arrow as they are; any other value is looked at one by one.
@@ -85,10 +86,9 @@ def _int(value: Any) -> int:
 def _float(value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, decimal.Decimal)):
         raise TypeError(value)
-    result = float(value)
-    if isinstance(value, numbers.Integral) and int(result) != int(value):
+    if isinstance(value, numbers.Integral) and abs(int(value)) > _EXACT_FLOAT_MAX:
         raise ValueError(value)
-    return result
+    return float(value)
 
 
 def _bool(value: Any) -> bool:

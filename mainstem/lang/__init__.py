@@ -5,4 +5,18 @@ from mainstem.lang.explain import explain, plan_of
 from mainstem.lang.program import FIXED_COLUMNS, Bound, Function, Program, Spec, build
 from mainstem.lang.runtime import Abort, Table, abort, require
 
-__all__ = ["FIXED_COLUMNS", "INTERNAL", "Abort", "Bound", "Function", "Program", "Spec", "Table", "abort", "build", "explain", "plan_of", "require"]
+__all__ = [
+    "FIXED_COLUMNS",
+    "INTERNAL",
+    "Abort",
+    "Bound",
+    "Function",
+    "Program",
+    "Spec",
+    "Table",
+    "abort",
+    "build",
+    "explain",
+    "plan_of",
+    "require",
+]

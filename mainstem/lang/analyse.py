@@ -46,10 +46,12 @@ class _Collector:
         self.writes: dict[int, set[int]] = {s.index: set() for s in sites}
         self.abort: set[int] = set()
         self.output: set[int] = set()
+        self.stored: set[int] = set()  # sites stored to so far, in program order
 
     def settle(self, block: ir.Block) -> None:
         size = -1
         while size != (size := self._size()):
+            self.stored = set()
             self._visit(block, set())
 
     def _size(self) -> int:
@@ -60,9 +62,9 @@ class _Collector:
         return set().union(*(self.locals.get(n, set()) for n in names)) if names else set()
 
     def _read(self, site: int) -> set[int]:
-        """A read sees the site's earlier value, or what this transaction wrote to that table before."""
+        """A read sees the site's earlier value, or what this transaction stored before: there, or at a site of the same key."""
         table = self.sites[site].table
-        return {site}.union(*(self.writes[s.index] for s in self.sites if s.table == table and s.writes))
+        return {site}.union(*(self.writes[i] for i in self.stored if self.sites[i].table == table))
 
     def _visit(self, block: ir.Block, control: set[int]) -> None:
         for s in block:
@@ -77,12 +79,15 @@ class _Collector:
                     self.abort |= here
                 case ir.Store() | ir.Delete():
                     self.writes[s.site] |= here
+                    self.stored.add(s.site)
                 case ir.AbortIf():
                     self.abort |= here
                 case ir.Return():
                     self.output |= here
                 case ir.For():
                     self.locals.setdefault(s.variable, set()).update(here)
+            if isinstance(s, ir.For | ir.While):  # a later turn reads what an earlier one stored
+                self.stored |= {i.site for i in ir.walk([s]) if isinstance(i, ir.Store | ir.Delete)}
             if isinstance(s, ir.While):
                 self._visit(s.head, control)
                 here = control | self._of(ir.operands(s))

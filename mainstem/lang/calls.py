@@ -7,29 +7,31 @@ import builtins
 import inspect
 import math
 import types
-from collections.abc import Callable
 from typing import Any
 
 from mainstem.lang import ir, mathlib, runtime
+from mainstem.lang.dispatch import expression, lower
 from mainstem.lang.frame import Frame, Helper
 from mainstem.lang.ir import Value
+from mainstem.lang.logic import condition
+from mainstem.lang.rows import row_site, table_field
 from mainstem.lang.source import source_of
+from mainstem.lang.values import list_field, list_length
 
-Lower = Callable[[Frame, ast.expr], Value]
 
-
-def lower_call(frame: Frame, node: ast.Call, lower: Lower) -> Value:
+@expression(ast.Call)
+def lower_call(frame: Frame, node: ast.Call) -> Value:
     target = callee(frame, node.func)
     if target in (runtime.require, runtime.abort):
         raise frame.error(f"ms.{target.__name__} has no value", node, "call it on a line of its own")
     if isinstance(target, types.FunctionType):
-        return _helper(frame, node, target, lower)
+        return _helper(frame, node, target)
     special = _BUILTINS.get(target) if target.__hash__ is not None else None
     if special is None:
         raise frame.uncompilable(f"a call of {ast.unparse(node.func)} is not compiled", node)
     if node.keywords:
         raise frame.uncompilable("keyword arguments of built-in functions are not compiled", node)
-    return special(frame, node, lower)  # type: ignore[no-any-return]
+    return special(frame, node)
 
 
 def callee(frame: Frame, node: ast.expr) -> Any:
@@ -41,7 +43,9 @@ def callee(frame: Frame, node: ast.expr) -> Any:
             return frame.source.scope[node.id]
         if hasattr(builtins, node.id):
             return getattr(builtins, node.id)
-        raise frame.error(f"name {node.id!r} is not defined", node, "define it before the program runs, or check the spelling")
+        raise frame.error(
+            f"name {node.id!r} is not defined", node, "define it before the program runs, or check the spelling"
+        )
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id not in frame.env:
         owner = frame.source.scope.get(node.value.id)
         if isinstance(owner, types.ModuleType):
@@ -55,7 +59,7 @@ def callee(frame: Frame, node: ast.expr) -> Any:
     raise frame.uncompilable(f"a call of {ast.unparse(node)} is not compiled", node)
 
 
-def _arguments(frame: Frame, node: ast.Call, lower: Lower, count: tuple[int, ...]) -> list[Value]:
+def _arguments(frame: Frame, node: ast.Call, count: tuple[int, ...]) -> list[Value]:
     if len(node.args) not in count:
         raise frame.uncompilable(f"{ast.unparse(node.func)} with {len(node.args)} arguments is not compiled", node)
     return [frame.not_null(lower(frame, a), a) for a in node.args]
@@ -74,8 +78,8 @@ def _as_int(frame: Frame, value: Value, node: ast.AST) -> Value:
 # -- built-ins -----------------------------------------------------------------------------------------------------
 
 
-def _abs(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    (value,) = _arguments(frame, node, lower, (1,))
+def _abs(frame: Frame, node: ast.Call) -> Value:
+    (value,) = _arguments(frame, node, (1,))
     if value.base == "float":
         return frame.let(node, f"abs({value.text})", value.names, "float")
     if value.base != "int":
@@ -84,14 +88,16 @@ def _abs(frame: Frame, node: ast.Call, lower: Lower) -> Value:
 
 
 def _extreme(sign: str) -> Any:
-    def lower_extreme(frame: Frame, node: ast.Call, lower: Lower) -> Value:
+    def lower_extreme(frame: Frame, node: ast.Call) -> Value:
         if len(node.args) < 2:
             raise frame.uncompilable("min/max of one argument is not compiled", node)
-        values = _arguments(frame, node, lower, (len(node.args),))
+        values = _arguments(frame, node, (len(node.args),))
         bases = {v.base for v in values}
         if len(bases) > 1 or not bases <= {"int", "float"}:
             raise frame.error(
-                f"{ast.unparse(node.func)} of {' and '.join(sorted(bases))}", node, "give all arguments one number type, e.g. 0.0 for 0"
+                f"{ast.unparse(node.func)} of {' and '.join(sorted(bases))}",
+                node,
+                "give all arguments one number type, e.g. 0.0 for 0",
             )
         best = values[0]
         for value in values[1:]:
@@ -103,23 +109,21 @@ def _extreme(sign: str) -> Any:
     return lower_extreme
 
 
-def _len(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    from mainstem.lang import expressions  # expressions imports this module; the cycle is only at run time
-
+def _len(frame: Frame, node: ast.Call) -> Value:
     if len(node.args) == 1:
         argument = node.args[0]
-        field = expressions.list_field(frame, argument)
+        field = list_field(frame, argument)
         if field is not None:
-            return expressions.list_length(frame, argument, field)
+            return list_length(frame, argument, field)
         if isinstance(argument, ast.Attribute):
-            site = expressions.row_site(frame, argument.value)
-            if site is not None and (length := expressions.table_field(frame, site, argument.attr, node).type.length):
+            site = row_site(frame, argument.value)
+            if site is not None and (length := table_field(frame, site, argument.attr, node).type.length):
                 return Value(str(length), "int", constant=length)
     raise frame.uncompilable("len is compiled for event lists and array fields only", node)
 
 
-def _round(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    (value,) = _arguments(frame, node, lower, (1,))
+def _round(frame: Frame, node: ast.Call) -> Value:
+    (value,) = _arguments(frame, node, (1,))
     if value.base == "float":
         return frame.checked(node, "round_int", (value,), "int")
     if value.base != "int":
@@ -127,8 +131,8 @@ def _round(frame: Frame, node: ast.Call, lower: Lower) -> Value:
     return value
 
 
-def _int(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    (value,) = _arguments(frame, node, lower, (1,))
+def _int(frame: Frame, node: ast.Call) -> Value:
+    (value,) = _arguments(frame, node, (1,))
     if value.base == "float":
         return frame.checked(node, "to_int", (value,), "int")
     if value.base not in ("int", "bool"):
@@ -136,35 +140,33 @@ def _int(frame: Frame, node: ast.Call, lower: Lower) -> Value:
     return _as_int(frame, value, node)
 
 
-def _float(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    (value,) = _arguments(frame, node, lower, (1,))
+def _float(frame: Frame, node: ast.Call) -> Value:
+    (value,) = _arguments(frame, node, (1,))
     if value.base not in ("int", "float", "bool"):
         raise frame.uncompilable(f"float of {value.base} is not compiled", node)
     return _as_float(frame, value, node)
 
 
-def _bool(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-    from mainstem.lang import expressions
-
+def _bool(frame: Frame, node: ast.Call) -> Value:
     if len(node.args) != 1:
         raise frame.uncompilable("bool takes one argument", node)
-    return expressions.condition(frame, node.args[0])
+    return condition(frame, node.args[0])
 
 
 # -- math ----------------------------------------------------------------------------------------------------------
 
 
 def _math_checked(call: str, arity: int, result: str = "float") -> Any:
-    def lower_math(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-        values = _arguments(frame, node, lower, (arity,))
+    def lower_math(frame: Frame, node: ast.Call) -> Value:
+        values = _arguments(frame, node, (arity,))
         return frame.checked(node, call, tuple(_as_float(frame, v, node) for v in values), result)
 
     return lower_math
 
 
 def _math_to_int(call: str) -> Any:
-    def lower_math(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-        (value,) = _arguments(frame, node, lower, (1,))
+    def lower_math(frame: Frame, node: ast.Call) -> Value:
+        (value,) = _arguments(frame, node, (1,))
         if value.base == "int":
             return value
         return frame.checked(node, call, (_as_float(frame, value, node),), "int")
@@ -173,8 +175,8 @@ def _math_to_int(call: str) -> Any:
 
 
 def _math_plain(name: str, arity: int, result: str) -> Any:
-    def lower_math(frame: Frame, node: ast.Call, lower: Lower) -> Value:
-        values = [_as_float(frame, v, node) for v in _arguments(frame, node, lower, (arity,))]
+    def lower_math(frame: Frame, node: ast.Call) -> Value:
+        values = [_as_float(frame, v, node) for v in _arguments(frame, node, (arity,))]
         names = tuple(n for v in values for n in v.names)
         return frame.let(node, f"math.{name}({', '.join(v.text for v in values)})", names, result)
 
@@ -194,8 +196,8 @@ _BUILTINS: dict[Any, Any] = {
 # -- helpers -------------------------------------------------------------------------------------------------------
 
 
-def _helper(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Lower) -> Value:
-    values = _bind(frame, node, function, lower)
+def _helper(frame: Frame, node: ast.Call, function: types.FunctionType) -> Value:
+    values = _bind(frame, node, function)
     shapes = tuple((v.base, v.null is not None) for v in values)
     key = (function, shapes)
     helper = frame.shared.helpers.get(key)
@@ -209,7 +211,7 @@ def _helper(frame: Frame, node: ast.Call, function: types.FunctionType, lower: L
     return frame.checked(node, helper.name, tuple(Value(v.text, v.base) for v in values) + tuple(flags), helper.result)
 
 
-def _bind(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Lower) -> list[Value]:
+def _bind(frame: Frame, node: ast.Call, function: types.FunctionType) -> list[Value]:
     """Arguments in the order of the helper's parameters, defaults filled in."""
     signature = inspect.signature(function)
     if any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY) for p in signature.parameters.values()):
@@ -233,7 +235,7 @@ def _bind(frame: Frame, node: ast.Call, function: types.FunctionType, lower: Low
 
 
 def _lower_helper(frame: Frame, function: types.FunctionType, shapes: tuple[tuple[str, bool], ...]) -> Helper:
-    from mainstem.lang import statements  # statements imports expressions, which imports this module
+    from mainstem.lang import statements  # statements imports this module
 
     frame.shared.lowering.append(function)
     try:

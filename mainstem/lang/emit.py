@@ -146,7 +146,13 @@ class Writer:
                 self.block(s.body)
             case ir.While():
                 add("while True:")
-                self.block([*s.head, ir.If(s.line, ir.Value(f"not ({s.condition.text})", "bool"), [ir.Break(s.line)], []), *s.body])
+                self.block(
+                    [
+                        *s.head,
+                        ir.If(s.line, ir.Value(f"not ({s.condition.text})", "bool"), [ir.Break(s.line)], []),
+                        *s.body,
+                    ]
+                )
             case ir.Break():
                 add("break")
             case ir.Continue():

@@ -119,6 +119,4 @@ class Flow:
         region = self.regions[index]
         if self.depends_on_state(region.controls):
             return True
-        return any(
-            self.depends_on_state(self.regions[r].controls) for escape in region.escapes for r in escape
-        )
+        return any(self.depends_on_state(self.regions[r].controls) for escape in region.escapes for r in escape)

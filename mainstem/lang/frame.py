@@ -46,13 +46,9 @@ class Shared:
     lowering: list[Any] = field(default_factory=list)  # helpers being lowered: finds recursion
 
     def string(self, value: str | bytes) -> Value:
-        for i, known in enumerate(self.strings):
-            if type(known) is type(value) and known == value:
-                break
-        else:
-            i = len(self.strings)
+        if value not in self.strings:  # b"a" and "a" are never equal
             self.strings.append(value)
-        return Value(f"S[{i}]", "str" if isinstance(value, str) else "bytes", constant=value)
+        return Value(f"S[{self.strings.index(value)}]", "str" if isinstance(value, str) else "bytes", constant=value)
 
     def reason(self, text: str) -> int:
         # A user's reason may read like a built-in one; it is the text that counts.
@@ -73,7 +69,9 @@ class Binding:
 class Frame:
     """One function being lowered."""
 
-    def __init__(self, source: Source, shared: Shared, *, event: EventSchema | None = None, row: int | None = None) -> None:
+    def __init__(
+        self, source: Source, shared: Shared, *, event: EventSchema | None = None, row: int | None = None
+    ) -> None:
         self.source, self.shared, self.event, self.row_table = source, shared, event, row
         self.block: ir.Block = []
         self.env: dict[str, Binding] = {}
@@ -253,7 +251,11 @@ def _nullable_names(tree: ast.FunctionDef, event: EventSchema | None) -> set[str
     size = -1
     while size != (size := len(names)):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _may_be_none(node.value, fields, names):
+            if (
+                isinstance(node, ast.Assign | ast.AnnAssign)
+                and node.value is not None
+                and _may_be_none(node.value, fields, names)
+            ):
                 names |= assigned_names([node])
     return names
 

@@ -83,7 +83,9 @@ class _Slicer:
 
     def _if(self, s: ir.If, certain: bool, turn: bool) -> ir.Block:
         if not self.flow.depends_on_state(s.condition.names):
-            return [ir.If(s.line, s.condition, self.block(s.then, certain, turn), self.block(s.otherwise, certain, turn))]
+            return [
+                ir.If(s.line, s.condition, self.block(s.then, certain, turn), self.block(s.otherwise, certain, turn))
+            ]
         return [ir.Once(s.line, self.block(part, False, False)) for part in (s.then, s.otherwise)]
 
     def _for(self, s: ir.For, certain: bool) -> ir.Block:
@@ -129,7 +131,11 @@ def _needed(block: ir.Block) -> set[str]:
     while grown:
         grown = False
         for s in ir.walk(block):
-            if isinstance(s, ir.Let | ir.Item | ir.Checked) and s.target in needed and not needed.issuperset(ir.operands(s)):
+            if (
+                isinstance(s, ir.Let | ir.Item | ir.Checked)
+                and s.target in needed
+                and not needed.issuperset(ir.operands(s))
+            ):
                 needed.update(ir.operands(s))
                 grown = True
     return needed

@@ -148,7 +148,16 @@ def _interpreted(spec: Spec, bindings: tuple[tuple[int, str], ...], why: str) ->
     schemas = tuple(t.schema for t in spec.tables)
     everything = frozenset((i, j) for i in range(len(schemas)) for j in range(len(schemas)))
     return Program(
-        spec.name, spec.events, schemas, bindings, (), (), spec.derives, edges=everything, spec=spec, why_interpreted=(why,)
+        spec.name,
+        spec.events,
+        schemas,
+        bindings,
+        (),
+        (),
+        spec.derives,
+        edges=everything,
+        spec=spec,
+        why_interpreted=(why,),
     )
 
 
@@ -156,7 +165,9 @@ class _Builder:
     def __init__(self, spec: Spec, kinds: dict[str, int], bindings: tuple[tuple[int, str], ...]) -> None:
         self.spec, self.kinds, self.bindings = spec, kinds, bindings
         self.shared = Shared({id(t): i for i, t in enumerate(spec.tables)}, list(spec.tables))
-        self.columns: dict[str, tuple[str, str, str, int]] = {}  # output column -> (base, function that first gave it, file, line)
+        self.columns: dict[
+            str, tuple[str, str, str, int]
+        ] = {}  # output column -> (base, function that first gave it, file, line)
         self.checks: dict[int, list[tuple[str, int, ir.Block]]] = {}
 
     def program(self) -> Program:
@@ -194,40 +205,72 @@ class _Builder:
     def _lower(self, index: int, bound: Bound) -> tuple[emit.Body, Source, Frame]:
         source = source_of(bound.function)
         arguments = source.tree.args
-        if len(arguments.args) != 1 or arguments.vararg or arguments.kwonlyargs or arguments.kwarg or arguments.defaults:
-            raise source.error("a function bound with @app.on takes one parameter, the event", None, f"write def {source.name}(e):")
+        if (
+            len(arguments.args) != 1
+            or arguments.vararg
+            or arguments.kwonlyargs
+            or arguments.kwarg
+            or arguments.defaults
+        ):
+            raise source.error(
+                "a function bound with @app.on takes one parameter, the event", None, f"write def {source.name}(e):"
+            )
         kind = self.kinds[bound.event]
         frame = Frame(source, self.shared, event=self.spec.events[kind])
         block = lower_body(frame)
         flow = Flow(block)
         check_keys(block, frame.sites, flow, source)
         mark_repeats(block, frame.sites, flow)
-        body = emit.Body(index, bound.name, kind, block, frame.sites, frame.used_fields, key_slice(block, frame.sites, flow),
-                         tuple(t.schema for t in self.spec.tables))  # fmt: skip
+        body = emit.Body(
+            index,
+            bound.name,
+            kind,
+            block,
+            frame.sites,
+            frame.used_fields,
+            key_slice(block, frame.sites, flow),
+            tuple(t.schema for t in self.spec.tables),
+        )
         self._note_columns(frame, source)
         return body, source, frame
 
     def _note_columns(self, frame: Frame, source: Source) -> None:
         for name, (base, line) in frame.columns.items():
             if name in FIXED_COLUMNS:
-                raise ProgramError(f"output column {name!r} is one of Mainstem's own (in {source.name})", file=source.file, line=line,
-                                   remedy="give it another name")  # fmt: skip
+                raise ProgramError(
+                    f"output column {name!r} is one of Mainstem's own (in {source.name})",
+                    file=source.file,
+                    line=line,
+                    remedy="give it another name",
+                )
             known = self.columns.get(name)
             if known is not None and "none" not in (known[0], base) and known[0] != base:
                 raise ProgramError(
                     f"output column {name!r} is {known[0]} in {known[1]} and {base} in {source.name}",
-                    file=source.file, line=line, remedy="give it one type everywhere, or another name",
-                )  # fmt: skip
+                    file=source.file,
+                    line=line,
+                    remedy="give it one type everywhere, or another name",
+                )
             if known is None or known[0] == "none":
                 self.columns[name] = (base, source.name, source.file, line)
 
     def _number_columns(self, bodies: list[emit.Body]) -> set[str]:
         for name, (base, function, file, line) in self.columns.items():
             if base == "none":
-                raise ProgramError(f"output column {name!r} is always None (in {function})", file=file, line=line, remedy="leave it out")
+                raise ProgramError(
+                    f"output column {name!r} is always None (in {function})",
+                    file=file,
+                    line=line,
+                    remedy="leave it out",
+                )
         ids = {name: i for i, name in enumerate(self.columns)}
         nullable = {
-            c for b in bodies for s in ir.walk(b.block) if isinstance(s, ir.Return) for c, v in s.columns if v.null is not None
+            c
+            for b in bodies
+            for s in ir.walk(b.block)
+            if isinstance(s, ir.Return)
+            for c, v in s.columns
+            if v.null is not None
         }
         first = 1
         for body in bodies:
@@ -246,10 +289,19 @@ class _Builder:
             elif isinstance(s, ir.AbortIf):
                 aborts.append((s.line, s.code, s.expected))
         return Function(
-            body.index, body.name, self.spec.events[body.kind].name, body.kind, source.file, source.tree.lineno,
-            tuple(body.sites), found, dict(body.fields), tuple(returns[i] for i in sorted(returns)),
-            tuple(emit.key_parameters(body)) if body.slice is not None else None, tuple(aborts),
-        )  # fmt: skip
+            body.index,
+            body.name,
+            self.spec.events[body.kind].name,
+            body.kind,
+            source.file,
+            source.tree.lineno,
+            tuple(body.sites),
+            found,
+            dict(body.fields),
+            tuple(returns[i] for i in sorted(returns)),
+            tuple(emit.key_parameters(body)) if body.slice is not None else None,
+            tuple(aborts),
+        )
 
     def _source(self, bodies: list[emit.Body]) -> str:
         parts = [emit.helper_source(h) for h in self.shared.helpers.values()]

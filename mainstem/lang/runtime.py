@@ -62,7 +62,7 @@ def _current(what: str) -> Transaction:
             f"{what} works inside functions bound with @app.on only",
             remedy="read committed state with app.state[name], or with ms.open(dir).get(name, key)",
         )
-    return transaction  # type: ignore[no-any-return]
+    return transaction
 
 
 class Table:
@@ -210,12 +210,34 @@ def _shift(a: Any, n: Any, by: Callable[[int, int], int]) -> Any:
     return _check(by(int(a), int(n)))
 
 
-for _name in (
-    "add sub mul floordiv mod and or xor radd rsub rmul rfloordiv rmod rand ror rxor neg pos abs invert pow round trunc".split()
-):
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "mod",
+    "and",
+    "or",
+    "xor",
+    "radd",
+    "rsub",
+    "rmul",
+    "rfloordiv",
+    "rmod",
+    "rand",
+    "ror",
+    "rxor",
+    "neg",
+    "pos",
+    "abs",
+    "invert",
+    "pow",
+    "round",
+    "trunc",
+]:
     setattr(Int64, f"__{_name}__", _checked_operator(f"__{_name}__"))
-Int64.__truediv__ = _exact_division  # type: ignore[assignment,method-assign]
-Int64.__rtruediv__ = lambda a, b: _exact_division(b, a)  # type: ignore[assignment,method-assign]
+Int64.__truediv__ = _exact_division  # type: ignore[method-assign]
+Int64.__rtruediv__ = lambda a, b: _exact_division(b, a)  # type: ignore[method-assign]
 Int64.__lshift__ = lambda a, n: _shift(a, n, operator.lshift)  # type: ignore[method-assign]
 Int64.__rlshift__ = lambda n, a: _shift(a, n, operator.lshift)  # type: ignore[method-assign]
 Int64.__rshift__ = lambda a, n: _shift(a, n, operator.rshift)  # type: ignore[method-assign]

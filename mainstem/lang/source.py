@@ -56,7 +56,9 @@ def source_of(function: Callable[..., Any]) -> Source:
     ast.increment_lineno(module, first - 1)
     tree = module.body[0]
     if not isinstance(tree, ast.FunctionDef):
-        raise ProgramError(f"{name} is not a plain function", file=file, line=first, remedy="use def, not lambda or async def")
+        raise ProgramError(
+            f"{name} is not a plain function", file=file, line=first, remedy="use def, not lambda or async def"
+        )
     return Source(name, file, tree, scope_of(function))
 
 
@@ -64,7 +66,7 @@ def interpretable(function: Callable[..., Any], _seen: dict[Any, Any] | None = N
     """The same function in which integers are 64-bit: literals, `int`, `round`, `math.floor` …, and in its helpers."""
     seen = {} if _seen is None else _seen
     if function in seen:
-        return seen[function]  # type: ignore[no-any-return]
+        return seen[function]
     source = source_of(function)
     tree = _Integers64().visit(copy.deepcopy(source.tree))
     tree.decorator_list = []
@@ -75,7 +77,7 @@ def interpretable(function: Callable[..., Any], _seen: dict[Any, Any] | None = N
     for name in function.__code__.co_names + function.__code__.co_freevars:
         if name in source.scope and source.scope[name] is not function:
             scope[name] = _interpretable_value(source.scope[name], seen)
-    return seen[function]  # type: ignore[no-any-return]
+    return seen[function]
 
 
 _INT64 = "__int64__"
