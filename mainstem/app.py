@@ -100,7 +100,10 @@ class App:
         return bind
 
     def derive(self, event: Any, **columns: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Binds a vectorised function that adds columns: `@app.derive(Message, words=int)`; it maps an Arrow batch to columns."""
+        """Binds a vectorised function that adds columns: `@app.derive(Message, words=int)`.
+
+        It takes an Arrow record batch of the event's declared fields and gives a mapping of the new columns.
+        """
         name = self._event_name(event, "@app.derive")
         if not columns:
             raise ProgramError("@app.derive names no column", remedy="write @app.derive(Event, column=type, …)")
@@ -179,9 +182,11 @@ class App:
     ) -> Result:
         """Runs all events in this process and gives outputs, rejects and statistics; `app.state` is the state after.
 
-        `events`: Arrow data, event objects, a path, or a list or dict of these. `state`: a directory that keeps the state
-        (each batch is committed before its outputs are visible); `initial`: tables to start from when it is empty.
-        `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again; what is committed is skipped.
+        `events`: Arrow data, event objects, a path, or a list or dict of these. `state`: a directory that keeps the
+        state (each batch is committed before its outputs are visible). `initial`: tables to start from when it is
+        empty. `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again, what is
+        committed of it is skipped. `engine`: auto, serial, interpreted or oracle; `jit=False` runs kernels uncompiled.
+        `progress` is called with the number of events of each finished batch.
         """
         options: dict[str, Any] = {"initial": initial, "batch": batch, "on_bad": on_bad, "progress": progress}
         if engine == "oracle":
@@ -227,7 +232,7 @@ def _fields(cls: type, what: str) -> list[Field]:
             **_place(),
             remedy="import the types that it names",
         ) from error
-    hints = {n: h for n, h in hints.items() if n in cls.__dict__.get("__annotations__", {})}
+    hints = {n: h for n, h in hints.items() if n in inspect.get_annotations(cls)}
     if not hints:
         raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(), remedy="annotate them: amount: int")
     fields = []

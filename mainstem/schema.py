@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mainstem.errors import ProgramError
 
+
 class _Missing:
     """The absence of a default; one object, also after pickling."""
 

@@ -17,8 +17,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -82,15 +86,21 @@ def run_console(page: Path, block: Block) -> None:
             assert any(re.fullmatch(pattern, p) for p in printed), f"{page.name}: {line!r} is not in\n{done.stdout}"
 
 
+def move_session(spark: SparkSession, folder: Path) -> None:
+    """Lets Spark resolve relative paths in `folder`; the page's own getOrCreate() returns this session."""
+    hadoop = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    hadoop.FileSystem.get(spark._jsc.hadoopConfiguration()).setWorkingDirectory(hadoop.Path(str(folder)))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_snippets_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     found = list(blocks(page))
     python = [block for block in found if block.language == "python"]
-    if any("pyspark" in block.text for block in python):
-        request.getfixturevalue("spark")  # the session that the page's getOrCreate() then returns
     monkeypatch.chdir(tmp_path)
+    if any("pyspark" in block.text for block in python):
+        move_session(request.getfixturevalue("spark"), tmp_path)
     script = tmp_path / f"{page.stem.replace('-', '_')}_page.py"
     script.write_text(as_script(page, python))
     namespace: dict[str, object] = {"__name__": script.stem, "__file__": str(script)}

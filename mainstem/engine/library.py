@@ -8,7 +8,12 @@ from typing import Any
 from mainstem.lang import arith, mathlib
 from mainstem.state import plain, probe1, probe2, probe3, probe4
 
-_ARITHMETIC = ["add", "sub", "mul", "neg", "absolute", "floordiv", "mod", "truediv", "lshift", "rshift", "int_power", "float_div", "float_floordiv", "float_mod", "float_power", "math_pow", "math_fmod", "to_int", "floor_int", "ceil_int", "round_int", "index_in", "less_int_float", "equal_int_float", "less_float_int", "saved"]
+_ARITHMETIC = (
+    arith.add, arith.sub, arith.mul, arith.neg, arith.absolute, arith.floordiv, arith.mod, arith.truediv,
+    arith.lshift, arith.rshift, arith.int_power, arith.float_div, arith.float_floordiv, arith.float_mod,
+    arith.float_power, arith.math_pow, arith.math_fmod, arith.to_int, arith.floor_int, arith.ceil_int,
+    arith.round_int, arith.index_in, arith.less_int_float, arith.equal_int_float, arith.less_float_int, arith.saved,
+)  # fmt: skip
 
 
 def names(jit: bool) -> dict[str, Any]:
@@ -16,7 +21,7 @@ def names(jit: bool) -> dict[str, Any]:
     probes = {p.__name__: p if jit else plain(p) for p in (probe1, probe2, probe3, probe4)}
     return {
         "math": math,
-        **{name: getattr(arith, name) for name in _ARITHMETIC},
+        **{function.__name__: function for function in _ARITHMETIC},
         **{f"math_{name}": function for name, function in mathlib.FUNCTIONS.items()},
         **probes,
     }

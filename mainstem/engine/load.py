@@ -1,4 +1,7 @@
-"""Generated source to callable kernels; compiled code is kept on disk by content, for the next process and for Spark's workers."""
+"""Generated source to callable kernels.
+
+Compiled code is kept on disk by content, for the next process and for Spark's workers.
+"""
 
 from __future__ import annotations
 

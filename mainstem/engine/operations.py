@@ -49,6 +49,7 @@ class Operations:
     def _columns(self, batch: EventBatch, kind: int, arrays: dict[str, Any]) -> None:
         found = batch.columns[kind]
         arrays[f"pos{kind}"] = _NO_POSITIONS if found is None else frozen(found.pos)
+        arrays[f"dense{kind}"] = found is None or found.dense
         fields = {n: t for f in self.program.functions if f.kind == kind for n, t in f.fields.items()}
         for name, type_ in fields.items():
             if name == "ts":
@@ -79,12 +80,15 @@ class Operations:
 
     def _plain_rows(self, function: Function, site: Site, arrays: dict[str, Any]) -> np.ndarray:
         pos = arrays[f"pos{function.kind}"]
-        parts = []
-        for column in site.columns or ():
-            values = arrays[f"x{function.kind}_{column}"]
-            # The timestamp is stored per event of the kind, in order; other columns by position.
-            parts.append(values if column == "ts" or (len(values) == len(pos) and _in_order(pos)) else values[pos])
-        return frozen(self.tables[site.table].index.resolve(parts))
+        index = self.tables[site.table].index
+        parts = [arrays[f"x{function.kind}_{column}"] for column in site.columns or ()]
+        if "ts" in (site.columns or ()):
+            # Timestamps are stored per event of the kind, in order; other columns by position.
+            columns = zip(site.columns or (), parts, strict=True)
+            return frozen(index.resolve([values if name == "ts" else values[pos] for name, values in columns]))
+        if arrays[f"dense{function.kind}"]:
+            return frozen(index.resolve(parts))
+        return frozen(index.resolve_at(parts, pos))
 
     def _computed_keys(self, function: Function, arrays: dict[str, Any]) -> dict[int, int]:
         """Runs the key slice; gives the largest number of dynamic keys of one event, per table."""
@@ -129,8 +133,3 @@ class Operations:
         if len(self.undo[table]) < room:
             self.undo[table] = np.zeros(2 * room, self.program.tables[table].row_dtype)
             self.undo_rows[table] = np.zeros(2 * room, np.int64)
-
-
-def _in_order(pos: np.ndarray) -> bool:
-    """Whether `pos` is 0, 1, 2, …: it is increasing for one sorted input, so its ends tell."""
-    return len(pos) == 0 or (pos[0] == 0 and pos[-1] == len(pos) - 1 and bool(np.all(np.diff(pos) == 1)))

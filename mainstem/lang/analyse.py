@@ -1,4 +1,4 @@
-"""What a transaction depends on: per written site D_j, the abort decision D_A, the output D_out, and the table graph."""
+"""What a transaction depends on: each written site (D_j), the abort decision (D_A), the output (D_out); the table graph."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Collector:
         return set().union(*(self.locals.get(n, set()) for n in names)) if names else set()
 
     def _read(self, site: int) -> set[int]:
-        """A read sees the site's earlier value, or what this transaction stored before: there, or at a site of the same key."""
+        """A read sees the site's earlier value, or what this transaction stored at it, or at a site of the same key."""
         table = self.sites[site].table
         return {site}.union(*(self.writes[i] for i in self.stored if self.sites[i].table == table))
 
@@ -98,7 +98,10 @@ class _Collector:
 
 
 def table_edges(functions: list[tuple[list[ir.Site], Dependencies]]) -> set[tuple[int, int]]:
-    """(read, written): a write to the second table needs the first. An abort undoes all writes, so what decides it counts for each."""
+    """(read, written): a write to the second table needs the first.
+
+    An abort undoes all writes, so what decides about it counts for each of them.
+    """
     edges = set()
     for sites, found in functions:
         for j, needs in found.per_write:

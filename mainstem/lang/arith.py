@@ -1,7 +1,7 @@
 """Python's arithmetic, checked: each function gives `(value, code)`; a code other than 0 aborts the transaction.
 
 Every function here is plain Python, so that generated kernels run with the JIT off. Where compiled code needs
-another form (overflow flags of the processor), an overload stands beside it. Names end in the operand types where it matters.
+another form (overflow flags of the processor), an overload stands beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
@@ -167,12 +168,22 @@ def float_div(a: float, b: float) -> tuple[float, int]:
     return a / b, 0
 
 
+def _fmod(a: float, b: float) -> float:
+    """libm's fmod; callers see to it that b is not 0 and a is finite."""
+    return math.fmod(a, b)
+
+
+@overload(_fmod, strict=False)  # annotations differ
+def _fmod_compiled(a: Any, b: Any) -> Any:
+    return lambda a, b: np.fmod(a, b)  # Numba has no math.fmod
+
+
 @register_jitable
 def float_floordiv(a: float, b: float) -> tuple[float, int]:
     """CPython's float floor division, step for step, so that the last bit agrees."""
     if b == 0.0:
         return 0.0, ZERO_DIVISION
-    remainder = math.fmod(a, b) if not math.isinf(a) else math.nan
+    remainder = _fmod(a, b) if not math.isinf(a) else math.nan
     quotient = (a - remainder) / b
     if remainder != 0.0 and (b < 0) != (remainder < 0):
         quotient -= 1.0
@@ -200,7 +211,7 @@ def float_mod(a: float, b: float) -> tuple[float, int]:
         return 0.0, ZERO_DIVISION
     if math.isinf(a):
         return math.nan, 0
-    remainder = math.fmod(a, b)
+    remainder = _fmod(a, b)
     if remainder == 0.0:
         return math.copysign(0.0, b), 0
     if (b < 0) != (remainder < 0):
@@ -256,7 +267,7 @@ def math_fmod(a: float, b: float) -> tuple[float, int]:
         return math.nan, 0
     if b == 0.0 or math.isinf(a):
         return 0.0, DOMAIN
-    return math.fmod(a, b), 0
+    return _fmod(a, b), 0
 
 
 @register_jitable

@@ -1,9 +1,15 @@
 """Blocks to kernel source: plain Python over NumPy arrays, which Numba compiles and CPython runs alike.
 
-Names inside generated functions: `S` codes of constant strings; `x_f` column f (`x_f_ok` validity, `x_f_off` list offsets);
-`e_f` the event's value; `R3` row numbers of static site 3, `r3` the row of this transaction, `w3` "already saved for undo"; for
-table 0: `T0` rows, `V0` rows written, `U0` their records before, `u0` how many, `Z0` the default row, `H0`/`K0` hash slots
-and keys; `O4` output column 4, `N4` its nulls, `ret` which return was taken.
+Names inside generated functions:
+
+    S               codes of constant strings
+    x_f             column f of the event type; x_f_ok its validity, x_f_off its list offsets
+    e_f             this event's value of f
+    R3, r3, w3      row numbers of static site 3; the row of this transaction; "already noted as written"
+    T0, Z0          rows of table 0; its default row
+    V0, U0, u0      rows written; their records before (only where locals can't hold them); how many
+    H0, K0          hash slots and keys of table 0, for keys that vary in loops
+    O4, N4, ret     output column 4; its nulls; which return was taken
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ class Body:
         return {site: list(names) for site, names in found.items()}
 
     def kept_in_locals(self, table: int) -> bool:
-        """Whether old values fit in locals: rows known from the start, plain fields. Else records are copied for undo."""
+        """Whether old values fit in locals: rows known from the start, plain fields. Else records are copied."""
         schema = self.tables_schemas[table]
         arrays = {f.name for f in schema.fields if f.type.length}
         return all(
@@ -259,7 +265,7 @@ class TransactionWriter(Writer):
         self.lines.depth -= 1
 
     def _save(self, site: int) -> None:
-        """The row, and the record as it was, once per site; one record twice is harmless because undo runs backwards."""
+        """Notes the row once per site, with its record; one record twice is harmless, because undo runs backwards."""
         table = self._site(site).table
         self.lines.add(f"if not w{site}:")
         if table in self.undone:
@@ -300,7 +306,8 @@ class KeyWriter(Writer):
 
     def item(self, s: ir.Item) -> str:
         # The index check may have failed and the slice gone on, so this must not read past the list.
-        return f"{super().item(s)} if e_{s.field}_lo + {s.index.text} < e_{s.field}_hi else {'False' if s.is_bool else '0'}"
+        inside = f"e_{s.field}_lo + {s.index.text} < e_{s.field}_hi"
+        return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
 
     def special(self, s: ir.Statement) -> None:
         if isinstance(s, ir.Resolve):
@@ -383,7 +390,7 @@ def transaction_parameters(body: Body) -> list[str]:
 
 
 def transaction_source(body: Body, checked: set[int]) -> list[str]:
-    """`body_f` is the function; `txn_f` adds the checks of the tables that it wrote, and puts back what it kept in locals."""
+    """`body_f` is the function; `txn_f` adds the checks of what it wrote, and puts back what it kept in locals."""
     lines = Lines()
     parameters = transaction_parameters(body)
     lines.add("@inlined", f"def body_{body.index}({', '.join(parameters)}):")
@@ -409,7 +416,7 @@ def transaction_source(body: Body, checked: set[int]) -> list[str]:
 
 
 def _kept_values(body: Body) -> list[tuple[str, str]]:
-    """(local, cell) for every value that an abort puts back. All are read before the first write, so their order is free."""
+    """(local, cell) of every value that an abort puts back; all are read before the first write, so order is free."""
     kept = []
     for i in body.written:
         if i not in body.undone:

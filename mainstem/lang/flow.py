@@ -91,7 +91,7 @@ class Flow:
                 return
 
     def _home(self, name: str) -> tuple[int, ...]:
-        """The innermost block that holds every use. Lowering lets no name be read before it is set, so none is older."""
+        """The innermost block that holds every use. No name is read before it is set, so no value is older."""
         paths = [use.path for use in [*self.assignments[name], *self.reads.get(name, [])]]
         depth = 0
         while all(len(p) > depth and p[depth] == paths[0][depth] for p in paths):

@@ -27,7 +27,10 @@ def check_keys(block: ir.Block, sites: list[ir.Site], flow: Flow, source: Source
 
 
 def mark_repeats(block: ir.Block, sites: list[ir.Site], flow: Flow, decided: bool = False) -> None:
-    """Finds dynamic sites in loops that state decides about: the slice lists their keys once, the transaction comes by often."""
+    """Finds dynamic sites in loops that state decides about.
+
+    The slice lists their keys once, the transaction may come by often.
+    """
     for s in block:
         if isinstance(s, ir.Resolve) and decided:
             sites[s.site].repeats = sites[s.site].dynamic

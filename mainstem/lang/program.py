@@ -133,7 +133,7 @@ class Program:
 
 
 def build(spec: Spec) -> Program:
-    """Parses, checks and translates all functions; a function that can't be translated makes the program interpreted."""
+    """Parses, checks and translates all functions; one that can't be translated makes the program interpreted."""
     if not spec.functions:
         raise ProgramError(f"app {spec.name} has no function", remedy="bind one with @app.on(EventType)")
     kinds = {e.name: k for k, e in enumerate(spec.events)}

@@ -57,7 +57,7 @@ def site_of(frame: Frame, table: Table, key: ast.expr, node: ast.AST) -> int:
         raise frame.error(
             f"{frame.source.name} touches table {table.schema.name}",
             node,
-            "only functions bound with @app.on touch tables: pass it values, and write the result in the bound function",
+            "only functions bound with @app.on touch tables: pass it values, and write the result there",
         )
     index = frame.shared.tables.get(id(table))
     if index is None:

@@ -63,7 +63,7 @@ def _value_block(frame: Frame) -> ir.Block:
 def _block(
     frame: Frame, nodes: list[ast.stmt], known: list[ast.expr] | None = None
 ) -> tuple[ir.Block, dict[str, Binding] | None]:
-    """Lowers a nested block in which `known` are not None; gives what is known at its end, None when that is never reached."""
+    """Lowers a nested block in which `known` are not None; gives what is known at its end, None when never reached."""
     block: ir.Block = []
     with frame.into(block), frame.scope():
         narrow(frame, known or [])

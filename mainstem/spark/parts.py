@@ -14,6 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mainstem.store import crash
+
 ROW_GROUP_ROWS = 1 << 18
 """Rows per row group: large enough that column chunks are long, small enough that few are in memory."""
 
@@ -73,7 +75,9 @@ class PartWriter:
         if self._writer is None:
             return
         self._writer.close()
+        crash.reach("output.stage.written")
         _sync(self._folder / self._staged[-1])
+        crash.reach("output.stage.synced")
         self._writer, self._file_rows = None, 0
 
 

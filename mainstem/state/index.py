@@ -44,6 +44,14 @@ class KeyIndex:
         """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1."""
         return self._look_up(components, ok, insert=True)
 
+    def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
+        """`resolve` of the keys at these positions; dense integer keys are looked up in place, without gathering them."""
+        if len(self.direct):
+            out = np.empty(len(positions), np.int64)
+            if _find_direct_at(self.direct, frozen(components[0]), frozen(positions), out) >= 0:
+                return out
+        return self.resolve([part[positions] for part in components])
+
     def find(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
         """The row of each key, -1 when it is missing. Adds nothing."""
         return self._look_up(components, ok, insert=False)
@@ -207,6 +215,18 @@ def _find_direct(direct: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> Non
     for i in range(len(out)):
         key = wanted[i, 0]
         out[i] = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
+
+
+@kernel
+def _find_direct_at(direct: np.ndarray, values: np.ndarray, positions: np.ndarray, out: np.ndarray) -> int:
+    """-> a negative number when a key was not found."""
+    found = 0
+    for i in range(len(out)):
+        key = values[positions[i]]
+        row = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
+        out[i] = row
+        found |= row  # -1 has every bit set, and so stays
+    return found
 
 
 @kernel

@@ -116,6 +116,8 @@ class Leaves:
     def _key(self, table: TableSchema) -> str:
         """A key of the table; a tuple stands in parentheses or is the name of a tuple made earlier."""
         self.scope.refs_left -= 1
+        if self.draw.knobs.keyed:
+            return f"{self.scope.parameter}.int0"
         bases = tuple(seen(t.base) for t in table.key)
         if table.scalar_key:
             return self._key_part(bases[0])

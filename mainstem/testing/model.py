@@ -31,6 +31,7 @@ class Knobs:
     nesting: int = 3  # of nested blocks
     extremes: float = 0.06  # chance of a number near the 64-bit limits where a number is written
     bases: tuple[str, ...] = ("int", "float", "bool", "str", "bytes", "datetime")
+    keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
 
 
 @dataclass(frozen=True)

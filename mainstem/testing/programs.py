@@ -96,8 +96,10 @@ def _bases(draw: Draw, choices: tuple[tuple[float, str], ...]) -> list[tuple[flo
 
 
 def _table(draw: Draw, world: World, name: str) -> Lines:
-    scalar = draw.chance(0.65)
+    scalar = draw.knobs.keyed or draw.chance(0.65)
     key = tuple(Type(draw.weighted(_bases(draw, _KEY_BASES))) for _ in range(1 if scalar else draw.between((2, 3))))
+    if draw.knobs.keyed:
+        key = (Type("int"),)
     fields = [Field("count", Type("int"))]
     for i in range(draw.between((0, 4))):
         t = Type(draw.weighted(_bases(draw, _FIELD_BASES)))

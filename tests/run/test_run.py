@@ -1,0 +1,108 @@
+"""The embedded run: forms of input, durability, resume, rejects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import programs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mainstem as ms
+
+EVENTS = programs.events(300)
+
+
+def expected() -> tuple[pa.Table, str]:
+    result = programs.app.run(EVENTS, initial=programs.initial(), engine="oracle")
+    return result.outputs, result.digest
+
+
+def assert_same(result: ms.Result, outputs: pa.Table | None = None) -> None:
+    rows, digest = expected()
+    assert (result.outputs if outputs is None else outputs).to_pylist() == rows.to_pylist()
+    assert result.digest == digest
+
+
+@pytest.mark.parametrize("batch", [1, 7, 300, 65_536])
+@pytest.mark.parametrize("jit", [True, False])
+def test_every_batch_size_gives_the_oracle(batch: int, jit: bool) -> None:
+    assert_same(programs.app.run(EVENTS, initial=programs.initial(), batch=batch, jit=jit))
+
+
+def test_forms_of_input_give_one_result(tmp_path: Path) -> None:
+    pq.write_table(EVENTS, tmp_path / "log.parquet")
+    objects = [programs.Transfer(**row) for row in EVENTS.to_pylist()]
+    for form in (EVENTS, EVENTS.to_batches(50), objects, tmp_path / "log.parquet", {"Transfer": EVENTS}):
+        events = pa.Table.from_batches(form) if isinstance(form, list) and form is not objects else form
+        assert_same(programs.app.run(events, initial=programs.initial()))
+
+
+def test_state_is_kept_and_the_run_goes_on(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = programs.app.run(EVENTS.slice(0, 120), state=state, initial=programs.initial(), batch=50)
+    second = programs.app.run(EVENTS.slice(120), state=state, batch=50)
+    assert_same(second, pa.concat_tables([first.outputs, second.outputs]))
+    with ms.open(state) as db:
+        assert db.table("Account").equals(programs.app.state["Account"])
+        assert db.sql("select count(*) n from Account")["n"].to_pylist() == [programs.app.state["Account"].num_rows]
+
+
+def test_resume_skips_what_is_committed(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "out"
+    programs.app.run(EVENTS.slice(0, 130), state=state, out=out, initial=programs.initial(), batch=50)
+    with pytest.raises(ms.InputError, match="resume=True"):
+        programs.app.run(EVENTS, state=state, out=out, batch=50)
+    assert_same(programs.app.run(EVENTS, state=state, out=out, batch=50, resume=True))
+    assert_same(programs.app.run(EVENTS, state=state, out=out, batch=50, resume=True))
+
+
+def test_outputs_on_disk_equal_outputs_in_memory(tmp_path: Path) -> None:
+    result = programs.app.run(EVENTS, initial=programs.initial(), out=tmp_path / "out", batch=64)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 5
+    assert_same(result)
+
+
+def test_rejected_rows_are_kept_and_take_no_seq() -> None:
+    rows = EVENTS.to_pylist()
+    rows.insert(5, {"ts": rows[4]["ts"], "src": None, "dst": 1, "amount": 2})
+    rows.insert(100, {"ts": -1, "src": 1, "dst": 1, "amount": 2})
+    result = programs.app.run(pa.Table.from_pylist(rows), initial=programs.initial(), on_bad="reject")
+    assert_same(result)
+    assert result.rejects["offset"].to_pylist() == [5, 100]
+    assert result.stats.rejected == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "warp"}, "there is no engine 'warp'"),
+        ({"batch": 0}, "at least one event"),
+        ({"on_bad": "ignore"}, "on_bad"),
+        ({"resume": True}, "needs the state of the earlier run"),
+        ({"initial": {"Acount": pa.table({"key": [1]})}}, "no table 'Acount'"),
+        ({"initial": {"Account": {"key": 1}}}, "pass Arrow tables"),
+        ({"engine": "oracle", "out": "somewhere"}, "keeps nothing on disk"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ms.MainstemError, match=message):
+        programs.app.run(EVENTS, **options)  # type: ignore[arg-type]
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    from mainstem.store import DurableRun
+
+    with (
+        DurableRun(programs.app.program, tmp_path / "state", initial=programs.initial()),
+        pytest.raises(ms.LockedError, match="process"),
+    ):
+        programs.app.run(EVENTS, state=tmp_path / "state")
+
+
+def test_tables_outside_transactions_say_where_to_look() -> None:
+    with pytest.raises(ms.ProgramError, match="inside functions bound with @app.on"):
+        programs.Account[1].balance
+    with pytest.raises(ms.MainstemError, match="tables: none"):
+        ms.App("fresh").state["Account"]
