@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,6 +63,12 @@ class Stats:
         """The strategies that ran, in order of first use."""
         return tuple(dict.fromkeys(b.engine for b in self.batches))
 
+    @property
+    def table(self) -> pa.Table:
+        """One row per batch: counts, engine, seconds per step."""
+        names = [f.name for f in fields(BatchStats)]
+        return pa.table({name: [getattr(batch, name) for batch in self.batches] for name in names})
+
     def __str__(self) -> str:
         rate = self.events / self.seconds if self.seconds else 0.0
         return (
@@ -87,6 +93,6 @@ class Result:
         """One row per transaction, in order; read from the output directory when `out=` was given."""
         if self._outputs is None:
             assert self._folder is not None
-            table = ds.dataset(self._folder, format="parquet", schema=self._schema).to_table()
-            self._outputs = table.sort_by("seq")
+            files = sorted(self._folder.glob("part-*.parquet"))  # named by seq, so this is their order
+            self._outputs = ds.dataset(files, format="parquet", schema=self._schema).to_table()
         return self._outputs

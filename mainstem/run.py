@@ -38,18 +38,28 @@ def run_embedded(
 ) -> tuple[Result, Tables]:
     """Runs the compiled (or interpreted) engine batch by batch; durable when `state` names a directory."""
     check_initial(program, initial)
+    if out is not None and not resume:
+        _check_out(Path(out), continued=state is not None and Path(state).exists())
     if resume and state is None:
         raise ProgramError("resume=True needs the state of the earlier run", remedy="pass state=directory")
     if state is None:
         memory = State({t.name: t for t in program.tables})
         memory.load(initial or {})
-        return _run(program, events, batch, on_bad, progress, out, _in_memory(program, memory, engine, jit, out))
+        return _run(program, events, batch, on_bad, progress, out, _MemoryRun(program, memory, engine, jit, out))
     with DurableRun(program, state, initial=initial, engine=engine, out=out, jit=jit) as durable:
         skip = durable.seq if resume else 0
         return _run(program, events, batch, on_bad, progress, out, durable, skip)
 
 
-class _in_memory:
+def _check_out(out: Path, continued: bool) -> None:
+    """Outputs of two runs in one folder could not be told apart."""
+    if not continued and out.is_dir() and any(out.glob("part-*.parquet")):
+        raise InputError(
+            f"out={str(out)!r} holds outputs of another run\n  choose an empty folder, or remove its files"
+        )
+
+
+class _MemoryRun:
     """A run whose state lives and dies with the process."""
 
     def __init__(self, program: Program, state: State, engine: str, jit: bool | None, out: str | Path | None) -> None:

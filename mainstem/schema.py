@@ -105,7 +105,7 @@ def type_of(annotation: Any, where: str) -> Type:
         return replace(type_of(inner, where), nullable=True)
     raise ProgramError(
         f"{where} has a type that Mainstem does not know: {annotation!r}",
-        remedy="use int, float, bool, str, bytes, datetime, list[…] (events), X | None (events) or ms.Array[X, n] (tables)",
+        remedy="use int, float, bool, str, bytes, datetime; list[…] and X | None in events; ms.Array[X, n] in tables",
     )
 
 

@@ -21,7 +21,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def kernel_arrays(name: str, type_: Type, column: pa.Array | None, state: State) -> dict[str, np.ndarray]:
-    """Kernel parameters of one event field: `name`, `name_ok` when nullable, `name_off` for lists; empty without a column."""
+    """Parameters of one event field: `name`, `name_ok` when nullable, `name_off` for lists; empty without a column."""
     if column is None:
         column = pa.array([], type_.arrow)
     arrays: dict[str, np.ndarray] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba.core.errors import NumbaError
 
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
@@ -34,8 +35,18 @@ class Executor:
         self._marks = [np.zeros(0, np.int64) for _ in range(count)]
         self._lists = [np.zeros(0, np.int64) for _ in range(count)]
         if jit:
-            with compiling(program.source):
-                self.run(_empty_batch(program), 0)
+            self._compile()
+
+    def _compile(self) -> None:
+        """Compiles, or loads from disk, by running no event at all."""
+        try:
+            with compiling(self.program.source):
+                self.run(_empty_batch(self.program), 0)
+        except NumbaError as error:
+            raise MainstemError(
+                f"the kernels of app {self.program.name} did not compile: this is a bug in Mainstem; "
+                "run with jit=False meanwhile, and report the functions"
+            ) from error
 
     def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         """Execute one batch; its events are `first_seq`, `first_seq + 1`, … of the total order."""

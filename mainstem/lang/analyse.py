@@ -1,4 +1,4 @@
-"""What a transaction depends on: each written site (D_j), the abort decision (D_A), the output (D_out); the table graph."""
+"""What a transaction depends on: D_j of each written site, D_A of the abort decision, D_out; and the table graph."""
 
 from __future__ import annotations
 

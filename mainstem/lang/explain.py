@@ -48,6 +48,8 @@ def _text(program: Program) -> list[str]:
     lines += [f"  {program.tables[a].name} -> {program.tables[b].name}" for a, b in edges] or ["  no dependencies"]
     plan, why = plan_of(program)
     lines += ["", "execution", f"  engine: {_engine(program)}", f"  plan on Spark: {plan}", f"    because {why}"]
+    if program.compiled and not program.derives:
+        lines.append("    fused for files: one task reads, runs and writes, which costs less than moving the events")
     return lines
 
 

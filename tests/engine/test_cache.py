@@ -38,5 +38,7 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
     environment = {**os.environ, "MAINSTEM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("MAINSTEM_JIT", None)
     command = [sys.executable, str(script)]
-    printed = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    printed = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
     assert printed == ["0 1 [{'key': 1, 'amount': 2}]\n", "1 0 [{'key': 1, 'amount': 2}]\n"]

@@ -93,7 +93,14 @@ def test_two_keys_are_not_keyed() -> None:
 
 def test_explain_names_functions_tables_engine_and_plan() -> None:
     text = bank().explain()
-    for part in ("transfer(Transfer)", "Account[e.src]", "key computed", "serial, compiled", "one state stage", "because"):
+    for part in (
+        "transfer(Transfer)",
+        "Account[e.src]",
+        "key computed",
+        "serial, compiled",
+        "one state stage",
+        "because",
+    ):
         assert part in text
     graph = bank().explain("mermaid")
     assert graph.startswith("flowchart LR")

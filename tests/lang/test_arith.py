@@ -15,12 +15,16 @@ from mainstem.lang import arith, mathlib
 from mainstem.schema import INT64_MAX, INT64_MIN
 
 INTS = st.one_of(
-    st.sampled_from([0, 1, -1, 2, -2, 63, 64, INT64_MIN, INT64_MAX, INT64_MIN + 1, 2**53, 2**53 + 1, -(2**53) - 1, 3037000500]),
+    st.sampled_from(
+        [0, 1, -1, 2, -2, 63, 64, INT64_MIN, INT64_MAX, INT64_MIN + 1, 2**53, 2**53 + 1, -(2**53) - 1, 3037000500]
+    ),
     st.integers(INT64_MIN, INT64_MAX),
     st.integers(-10, 10),
 )
 FLOATS = st.one_of(
-    st.sampled_from([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, math.inf, -math.inf, math.nan, 2.0**53, 2.0**62, -(2.0**63), 2.0**63, 1e308]),
+    st.sampled_from(
+        [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, math.inf, -math.inf, math.nan, 2.0**53, 2.0**62, -(2.0**63), 2.0**63, 1e308]
+    ),
     st.floats(),
 )
 INT_PAIRS = {
@@ -75,7 +79,10 @@ def test_shifts_are_pythons(a: int, n: int) -> None:
     assert arith.rshift(a, n) == (a >> n, 0)
 
 
-@pytest.mark.parametrize(("name", "python"), [("float_floordiv", operator.floordiv), ("float_mod", operator.mod), ("float_div", operator.truediv)])
+@pytest.mark.parametrize(
+    ("name", "python"),
+    [("float_floordiv", operator.floordiv), ("float_mod", operator.mod), ("float_div", operator.truediv)],
+)
 def test_float_division_is_cpythons_to_the_last_bit(name: str, python: Any) -> None:
     forms = both(getattr(arith, name))
 
@@ -93,7 +100,9 @@ def test_float_division_is_cpythons_to_the_last_bit(name: str, python: Any) -> N
     check()
 
 
-@pytest.mark.parametrize(("name", "python"), [("to_int", int), ("floor_int", math.floor), ("ceil_int", math.ceil), ("round_int", round)])
+@pytest.mark.parametrize(
+    ("name", "python"), [("to_int", int), ("floor_int", math.floor), ("ceil_int", math.ceil), ("round_int", round)]
+)
 def test_floats_become_ints_as_in_python(name: str, python: Any) -> None:
     forms = both(getattr(arith, name))
 

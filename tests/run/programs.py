@@ -44,6 +44,7 @@ def initial() -> dict[str, pa.Table]:
 def events(count: int, seed: int = 0) -> pa.Table:
     rng = random.Random(seed)
     rows = [
-        {"ts": i // 3, "src": rng.randrange(12), "dst": rng.randrange(12), "amount": rng.randrange(-1, 60)} for i in range(count)
+        {"ts": i // 3, "src": rng.randrange(12), "dst": rng.randrange(12), "amount": rng.randrange(-1, 60)}
+        for i in range(count)
     ]
     return pa.Table.from_pylist(rows)

@@ -64,6 +64,18 @@ def test_outputs_on_disk_equal_outputs_in_memory(tmp_path: Path) -> None:
     assert_same(result)
 
 
+def test_outputs_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
+    programs.app.run(EVENTS, initial=programs.initial(), out=tmp_path / "out")
+    with pytest.raises(ms.InputError, match="outputs of another run"):
+        programs.app.run(EVENTS, initial=programs.initial(), out=tmp_path / "out")
+
+
+def test_statistics_come_as_arrow() -> None:
+    table = programs.app.run(EVENTS, initial=programs.initial(), batch=128).stats.table
+    assert table["events"].to_pylist() == [128, 128, 44]
+    assert set(table["engine"].to_pylist()) == {"serial"}
+
+
 def test_rejected_rows_are_kept_and_take_no_seq() -> None:
     rows = EVENTS.to_pylist()
     rows.insert(5, {"ts": rows[4]["ts"], "src": None, "dst": 1, "amount": 2})
@@ -102,7 +114,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 
 def test_tables_outside_transactions_say_where_to_look() -> None:
-    with pytest.raises(ms.ProgramError, match="inside functions bound with @app.on"):
+    with pytest.raises(ms.ProgramError, match="inside functions bound"):
         programs.Account[1].balance
     with pytest.raises(ms.MainstemError, match="tables: none"):
         ms.App("fresh").state["Account"]

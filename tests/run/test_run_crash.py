@@ -11,7 +11,6 @@ import programs
 import pytest
 
 import mainstem as ms
-
 from mainstem.store import crash, open_db, store
 
 EVENTS = programs.events(240)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -156,11 +157,17 @@ def word_log(rows: int = 2000, seed: int = 0) -> pa.Table:
     )
 
 
-def write_files(folder: Path, table: pa.Table, files: int, row_group: int = 400) -> str:
-    """The table as Parquet files in order; times of modification rise, as a live source expects."""
+def write_files(folder: Path, table: pa.Table, files: int, row_group: int = 400, *, ties: bool = True) -> str:
+    """The table as Parquet files in order; times of modification rise, as a live source expects.
+
+    Without `ties` no two files share a ts: Spark reads the files of one micro-batch in an order of its own.
+    """
     folder.mkdir(parents=True)
-    for i in range(files):
-        first, end = table.num_rows * i // files, table.num_rows * (i + 1) // files
+    cuts = [table.num_rows * i // files for i in range(files + 1)]
+    if not ties:
+        ts = table["ts"].to_numpy()
+        cuts = [cut if cut == len(ts) else int(np.searchsorted(ts, ts[cut])) for cut in cuts]
+    for i, (first, end) in enumerate(pairwise(cuts)):
         path = folder / f"{i:03d}.parquet"
         pq.write_table(table.slice(first, end - first), path, row_group_size=row_group)
         os.utime(path, (1_000_000 + i, 1_000_000 + i))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ NOW = {"availableNow": True}
 class Live:
     """A live run over a folder of files, one after the other; `go` handles all that is there, then ends."""
 
-    def __init__(self, spark: SparkSession, folder: Path, app: App, table: pa.Table, files: int = 6, per_batch: int = 1):
+    def __init__(
+        self, spark: SparkSession, folder: Path, app: App, table: pa.Table, files: int = 6, per_batch: int = 1,
+        *, ties: bool = False,
+    ) -> None:  # fmt: skip
         self.spark, self.folder, self.app, self.table, self.per_batch = spark, folder, app, table, per_batch
         self.state, self.checkpoint = folder / "state", folder / "checkpoint"
-        write_files(folder / "log", table, files)
+        write_files(folder / "log", table, files, ties=ties)
 
     def source(self) -> DataFrame:
         schema = self.spark.read.parquet(str(self.folder / "log")).schema
@@ -139,7 +143,7 @@ def test_late_events_are_set_aside(spark: SparkSession, tmp_path: Path, plan: st
         columns = {"meter": pc.cast(table["source"], pa.string()), "amount": table["amount"]}
         table = pa.table({"ts": table["ts"], "event": ["Reading"] * table.num_rows, **columns})
         in_time = table.filter(pc.invert(_late_rows(table)))
-    live = Live(spark, tmp_path, app, table, files=6)
+    live = Live(spark, tmp_path, app, table, files=6, ties=True)
     live.go(plan=plan, partitions=2, on_bad="reject")
     assert_run(expected(app, in_time), app, live.outputs(), live.state)
     rejects = pq.read_table(live.state / "rejects")
@@ -154,7 +158,7 @@ def _late_rows(table: pa.Table) -> pa.Array:
 
 def test_a_late_event_stops_the_run_before_it_counts(spark: SparkSession, tmp_path: Path) -> None:
     table, _ = late_log()
-    live = Live(spark, tmp_path, bank, table, files=6)
+    live = Live(spark, tmp_path, bank, table, files=6, ties=True)
     with pytest.raises(StreamingQueryException, match="older than the committed state"):
         live.go()
     whole = live.outputs().count()
@@ -179,20 +183,14 @@ def test_inputs_by_event_type(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_state_older_than_the_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     live = Live(spark, tmp_path, bank, bank_log(900), files=3)
-    first = tmp_path / "log" / "000.parquet"
-    others = [file.rename(tmp_path / file.name) for file in sorted((tmp_path / "log").iterdir()) if file != first]
+    second, third = (file.rename(tmp_path / file.name) for file in sorted((tmp_path / "log").iterdir())[1:])
     live.go()
-    live.state.rename(tmp_path / "backup")
-    for file in others[:1]:
-        file.rename(tmp_path / "log" / file.name)
-    (tmp_path / "copy").mkdir()
-    import shutil
-
-    shutil.copytree(tmp_path / "backup", live.state)
+    shutil.copytree(live.state, tmp_path / "backup")
+    second.rename(tmp_path / "log" / second.name)
     live.go()
     shutil.rmtree(live.state)
     (tmp_path / "backup").rename(live.state)
-    others[1].rename(tmp_path / "log" / others[1].name)
+    third.rename(tmp_path / "log" / third.name)
     with pytest.raises(StreamingQueryException, match="ends with batch 0"):
         live.go()
 
