@@ -126,6 +126,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in set(anchors(file)), f"{page.name} links to {target}: no such heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    for name in re.findall(r"`([\w/]+/\w+\.py)", page.read_text()):
+        assert any((ROOT / base / name).exists() for base in (".", "mainstem")), f"{page.name} names {name}"
+
+
 def anchors(page: Path) -> Iterator[str]:
     """The anchors that a page's headings get."""
     for heading in re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE):

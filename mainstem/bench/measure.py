@@ -9,17 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
+@dataclass
 class Stopwatch:
+    """Wall time, and the time that this process (all its threads) had a core: the difference is other processes'."""
+
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
-    """Seconds of wall time spent in the block."""
+    """Time spent in the block."""
     watch = Stopwatch()
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     yield watch
-    watch.seconds = time.perf_counter() - start
+    watch.seconds, watch.cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
 
 
 @dataclass(frozen=True)
@@ -39,25 +43,30 @@ class Figure:
 
     name: str
     events: int
-    seconds: list[float] = field(default_factory=list)
+    times: list[Stopwatch] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
 
     @property
     def best(self) -> float:
         """Events per second of the fastest run."""
-        return self.events / min(self.seconds)
+        return self.events / min(taken.seconds for taken in self.times)
 
     @property
     def median(self) -> float:
-        return self.events / statistics.median(self.seconds)
+        return self.events / statistics.median(taken.seconds for taken in self.times)
+
+    @property
+    def best_cpu(self) -> float:
+        """Events per second of CPU time of this process: hardly moved by other processes."""
+        return self.events / min(taken.cpu_seconds for taken in self.times)
 
     @property
     def ending(self) -> Ending:
         return self.endings[-1]
 
 
-Contender = Callable[[], tuple[float, Ending]]
-"""Runs once from a fresh start; returns the seconds that count, and what it ended in."""
+Contender = Callable[[], tuple[Stopwatch, Ending]]
+"""Runs once from a fresh start; returns the time that counts, and what it ended in."""
 
 
 def take_turns(
@@ -67,8 +76,8 @@ def take_turns(
     figures = {name: Figure(name, events) for name in contenders}
     for _ in range(repeats):
         for name, contender in contenders.items():
-            seconds, ending = contender()
-            figures[name].seconds.append(seconds)
+            taken, ending = contender()
+            figures[name].times.append(taken)
             figures[name].endings.append(ending)
             done(name)
     return list(figures.values())

@@ -58,7 +58,8 @@ class Report:
                     "events": figure.events,
                     "events_per_s_best": figure.best,
                     "events_per_s_median": figure.median,
-                    "seconds": figure.seconds,
+                    "seconds": [taken.seconds for taken in figure.times],
+                    "cpu_seconds": [taken.cpu_seconds for taken in figure.times],
                     "state_digest": figure.ending.state,
                     "outputs_digest": figure.ending.outputs,
                 }
@@ -95,7 +96,7 @@ class Report:
         table.add_column("outputs digest", no_wrap=True)
         for f in self.figures:
             rates = (_millions(f.best), _millions(f.median))
-            table.add_row(f.name, f"{f.events:,}", str(len(f.seconds)), *rates, f.ending.state, f.ending.outputs)
+            table.add_row(f.name, f"{f.events:,}", str(len(f.times)), *rates, f.ending.state, f.ending.outputs)
         return table
 
     def _targets(self) -> Table:

@@ -14,7 +14,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mainstem.errors import MainstemError
@@ -78,7 +78,12 @@ class Bar:
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Bar]:
     """A bar over `total` events; prints nothing when the output is not a terminal."""
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        TextColumn("{task.completed:>11,} events"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         yield Bar(bar, bar.add_task(label, total=total))
 

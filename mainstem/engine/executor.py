@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
+from mainstem.engine.buffers import fresh
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
 from mainstem.engine.outputs import OutputBuilder
@@ -78,12 +79,17 @@ class Executor:
         return BatchResult(outputs, stats, self._deltas)
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-        arrays |= {"code": np.zeros(count, np.int16), "ret": np.zeros(count, self.outputs.return_dtype)}
+        arrays["code"] = fresh(count, np.int16)
+        arrays["ret"] = self.operations.scratch.array("ret", count, self.outputs.return_dtype)
         columns: list[np.ndarray] = []
         nulls: list[np.ndarray | None] = []
         for n, (name, type_) in enumerate(self.program.outputs):
-            columns.append(np.empty(count, type_.storage))
-            nulls.append(np.zeros(count, np.uint8) if name in self.program.nullable_outputs else None)
+            columns.append(fresh(count, type_.storage))
+            nulls.append(
+                self.operations.scratch.array(f"N{n}", count, np.uint8)
+                if name in self.program.nullable_outputs
+                else None
+            )
             arrays |= {f"O{n}": columns[n], f"N{n}": nulls[n]}
         self._tracking_arrays(arrays)
         return columns, nulls

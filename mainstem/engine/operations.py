@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mainstem.engine.buffers import Scratch
 from mainstem.engine.columns import frozen, kernel_arrays
 from mainstem.gate import EventBatch
 from mainstem.lang import Function, Program
@@ -22,6 +23,7 @@ class Operations:
         self.program, self.state, self.functions = program, state, functions
         self.tables = [state.tables[t.name] for t in program.tables]
         self.strings = frozen(np.array([self._code(s) for s in program.strings], np.int64))
+        self.scratch = Scratch()
         self.undo = [np.zeros(0, t.row_dtype) for t in program.tables]
         self.undo_rows = [np.zeros(0, np.int64) for _ in program.tables]
 
@@ -86,9 +88,10 @@ class Operations:
             # Timestamps are stored per event of the kind, in order; other columns by position.
             columns = zip(site.columns or (), parts, strict=True)
             return frozen(index.resolve([values if name == "ts" else values[pos] for name, values in columns]))
+        out = self.scratch.array(f"R{function.index}_{site.index}", len(pos), np.int64)
         if arrays[f"dense{function.kind}"]:
-            return frozen(index.resolve(parts))
-        return frozen(index.resolve_at(parts, pos))
+            return frozen(index.resolve(parts, out=out))
+        return frozen(index.resolve_at(parts, pos, out))
 
     def _computed_keys(self, function: Function, arrays: dict[str, Any]) -> dict[int, int]:
         """Runs the key slice; gives the largest number of dynamic keys of one event, per table."""

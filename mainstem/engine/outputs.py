@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from mainstem.engine.buffers import fresh
 from mainstem.gate import EventBatch
+from mainstem.gate.batch import identity
 from mainstem.lang import Program
 from mainstem.state import State
 
@@ -43,8 +45,8 @@ class OutputBuilder:
         event = None if self._simple else np.repeat(np.arange(len(batch)), self._counts[batch.kind])
         ts = batch.ts if event is None else batch.ts[event]
         kind = batch.kind if event is None else batch.kind[event]
-        seq = np.arange(first_seq, first_seq + len(batch), dtype=np.int64)
-        aborted = code != 0
+        seq = np.add(identity(len(batch)), first_seq, out=fresh(len(batch), np.int64))
+        aborted = np.not_equal(code, 0, out=fresh(len(code), np.bool_))
         arrays = [
             pa.array(ts),
             pa.array(seq if event is None else seq[event]),

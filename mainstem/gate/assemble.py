@@ -34,92 +34,98 @@ def assemble(taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, 
     """A batch of the rows taken, given per input (in input order)."""
     if len(taken) == 1 and len(taken[0]) == 1:
         return _view(taken[0][0], kinds, position)
-    stack = _Stack(sum(len(part) for slices in taken for part in slices), kinds)
+    stack = _Stack(kinds)
     for part in chain.from_iterable(taken):
         stack.add(part)
-    # Each input is sorted and inputs stand in their order, so the first of equal ts is first in total order.
-    runs = [_concat_ts(slices) for slices in taken]
-    ts = runs[0]
-    if len(runs) > 1:
-        ts, order = merge_order(runs)
-        stack.reorder(order)
-    return EventBatch(frozen(stack.kind), frozen(ts), stack.columns(), position)
+    if len(taken) == 1:
+        ts, kind, columns = _concat_ts(taken[0]), stack.kind(), stack.columns()
+    else:
+        # Each input is sorted and inputs stand in their order, so the first of equal ts is first in total order.
+        ts, order = merge_order([_concat_ts(slices) for slices in taken])
+        kind, columns = stack.reordered(order)
+    return EventBatch(frozen(kind), frozen(ts), columns, position)
 
 
 def _view(part: Slice, kinds: int, position: tuple[int, ...]) -> EventBatch:
     """Consecutive rows of one chunk: columns are views of what was read."""
     columns: list[Columns | None] = [None] * kinds
     for of_type in part.chunk.parts:
-        _, pos, low, high = _cut(of_type, part.start, part.stop)
-        if low < high:
-            columns[of_type.kind] = Columns(pos, _span(of_type.arrays, low, high))
-    kind = part.chunk.kind
-    kind = constant_kind(kind, len(part)) if isinstance(kind, int) else frozen(kind[part.start : part.stop])
-    return EventBatch(kind, frozen(part.ts), columns, position)
+        found = _cut(of_type, part)
+        if len(found.pos):
+            columns[of_type.kind] = found
+    return EventBatch(frozen(_kind_of(part)), frozen(part.ts), columns, position)
 
 
 class _Stack:
-    """Columns of slices on top of each other, per event type."""
+    """Slices on top of each other, with the columns of each event type."""
 
-    def __init__(self, rows: int, kinds: int) -> None:
-        self.kind = np.empty(rows, dtype=np.uint8)
-        self._place = np.empty(rows, dtype=np.int64)  # of each row, in the columns of its type
-        self._filled = 0
+    def __init__(self, kinds: int) -> None:
+        self._slices: list[Slice] = []
+        self._pos: list[list[np.ndarray]] = [[] for _ in range(kinds)]
         self._arrays: list[list[dict[str, pa.Array]]] = [[] for _ in range(kinds)]
         self._height = [0] * kinds
 
     def add(self, part: Slice) -> None:
-        stop = self._filled + len(part)
-        kind, place = self.kind[self._filled : stop], self._place[self._filled : stop]
+        self._slices.append(part)
         for of_type in part.chunk.parts:
-            rows, pos, low, high = _cut(of_type, part.start, part.stop)
-            if high == low:
-                continue
-            kind[rows] = of_type.kind
-            place[rows] = pos + self._height[of_type.kind]
-            self._arrays[of_type.kind].append(_span(of_type.arrays, low, high))
-            self._height[of_type.kind] += high - low
-        self._filled = stop
+            found = _cut(of_type, part)
+            if len(found.pos):
+                self._pos[of_type.kind].append(found.pos + self._height[of_type.kind])
+                self._arrays[of_type.kind].append(found.arrays)
+                self._height[of_type.kind] += found.height
 
-    def reorder(self, order: np.ndarray) -> None:
-        self.kind, self._place = self.kind[order], self._place[order]
+    def kind(self) -> np.ndarray:
+        return np.concatenate([_kind_of(part) for part in self._slices])
 
     def columns(self) -> list[Columns | None]:
-        present = sum(1 for arrays in self._arrays if arrays)
-        result: list[Columns | None] = []
-        for kind, arrays in enumerate(self._arrays):
-            if not arrays:
-                result.append(None)
-                continue
-            pos = self._place if present == 1 else self._place[self.kind == kind]
-            result.append(Columns(frozen(pos), {name: _concat([a[name] for a in arrays]) for name in arrays[0]}))
-        return result
+        joined: dict[tuple[int, ...], pa.Array] = {}  # event types in one table share its columns
+
+        def join(arrays: list[pa.Array]) -> pa.Array:
+            same = tuple(map(id, arrays))
+            if same not in joined:
+                joined[same] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            return joined[same]
+
+        return [
+            Columns(frozen(np.concatenate(pos)), {name: join([a[name] for a in arrays]) for name in arrays[0]})
+            if pos
+            else None
+            for pos, arrays in zip(self._pos, self._arrays, strict=True)
+        ]
+
+    def reordered(self, order: np.ndarray) -> tuple[np.ndarray, list[Columns | None]]:
+        """Kinds and columns, with row `order[i]` of the stack as row i."""
+        kind, columns = self.kind(), self.columns()
+        present = [(number, found) for number, found in enumerate(columns) if found is not None]
+        if len(present) == 1:
+            found = present[0][1]
+            found.pos = frozen(found.pos[order])
+            return kind, columns
+        place = np.empty(len(kind), dtype=np.int64)  # of each row, in the columns of its type
+        for number, found in present:
+            place[kind == number] = found.pos
+        kind, place = kind[order], place[order]
+        for number, found in present:
+            found.pos = frozen(place[kind == number])
+        return kind, columns
 
 
-def _cut(part: Part, start: int, stop: int) -> tuple[np.ndarray | slice, np.ndarray, int, int]:
-    """The rows of a type between two rows of its chunk: counted from `start`, their places
-    in a span of the columns, and this span."""
-    rows: np.ndarray | slice
-    if part.rows is None:
-        first, last, rows = start, stop, slice(None)
-    else:
-        first, last = np.searchsorted(part.rows, (start, stop)).tolist()
-        rows = part.rows[first:last] - start
-    if first == last:
-        return rows, identity(0), 0, 0
-    if part.pos is None:
-        return rows, identity(last - first), first, last
-    pos = part.pos[first:last]
+def _cut(part: Part, taken: Slice) -> Columns:
+    """The rows of a type in a slice of its chunk, with a span of the columns that holds them."""
+    first, last = taken.start, taken.stop
+    if part.rows is not None:
+        first, last = np.searchsorted(part.rows, (first, last)).tolist()
+    pos = (identity(last) if part.pos is None else part.pos)[first:last]
+    if first == last or len(taken) == len(taken.chunk):
+        return Columns(frozen(pos), part.arrays)
     low, high = int(pos[0]), int(pos[-1]) + 1
-    return rows, frozen(pos - low) if low else frozen(pos), low, high
+    pos = identity(len(pos)) if high - low == len(pos) else pos - low
+    return Columns(frozen(pos), {name: array.slice(low, high - low) for name, array in part.arrays.items()})
 
 
-def _span(arrays: dict[str, pa.Array], low: int, high: int) -> dict[str, pa.Array]:
-    return {name: array.slice(low, high - low) for name, array in arrays.items()}
-
-
-def _concat(arrays: list[pa.Array]) -> pa.Array:
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+def _kind_of(part: Slice) -> np.ndarray:
+    kind = part.chunk.kind
+    return constant_kind(kind, len(part)) if isinstance(kind, int) else kind[part.start : part.stop]
 
 
 def _concat_ts(slices: Sequence[Slice]) -> np.ndarray:

@@ -20,12 +20,14 @@ class Columns:
     arrays: dict[str, pa.Array]
 
     @property
+    def height(self) -> int:
+        """Rows of `arrays`; without arrays, as many as `pos` needs."""
+        return len(next(iter(self.arrays.values()))) if self.arrays else int(self.pos.max(initial=-1)) + 1
+
+    @property
     def dense(self) -> bool:
         """Whether `pos` is 0, 1, 2, … and so every row of `arrays` is an event, in order."""
-        length = len(next(iter(self.arrays.values()))) if self.arrays else len(self.pos)
-        if length != len(self.pos):
-            return False
-        return bool(np.array_equal(self.pos, identity(length)))
+        return len(self.pos) == self.height and bool(np.array_equal(self.pos, identity(len(self.pos))))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from mainstem.errors import InputError
 from mainstem.gate import flaws as flaw
+from mainstem.gate.batch import frozen
 from mainstem.gate.cast import Cast, is_text, to_ts, to_type
 from mainstem.gate.flaws import Flaws
 from mainstem.gate.piece import UNKNOWN, Part, Piece
@@ -28,19 +29,40 @@ def piece_of_batch(raw: RawBatch, request: Request, label: str) -> Piece:
     return Piece(len(raw), ts, kind, parts, flaws, lambda rows: batch_as_json(batch, rows))
 
 
+class _Own:
+    """The rows of one event type, among those of others."""
+
+    def __init__(self, flags: np.ndarray) -> None:
+        self._flags = flags
+        self.rows = frozen(np.flatnonzero(flags))
+
+    @cached_property
+    def _bits(self) -> np.ndarray:
+        return np.packbits(self._flags, bitorder="little")
+
+    def surely_valid(self, array: pa.Array) -> bool:
+        """Whether a look at eight rows at once finds no null in these rows. A column that only some types have is null
+        in all other rows, so this is what a clean batch meets."""
+        if array.offset % 8:  # bits of the column and of the rows do not lie side by side
+            return False
+        validity = np.frombuffer(array.buffers()[0], dtype=np.uint8)[array.offset // 8 :]
+        return not (self._bits & ~validity[: len(self._bits)]).any()
+
+
 class _Reader:
     """Fields of one record batch."""
 
     def __init__(self, raw: RawBatch, request: Request, label: str) -> None:
         self.batch, self.format, self.request, self.label = raw.batch, raw.format, request, label
         self.names = raw.batch.schema.names
+        self.columns = raw.batch.columns  # once: event types that share a column get the same object
         self.all_names = raw.all_names or self.names
         self.flaws = Flaws()
 
     def ts(self) -> pa.Array:
         if "ts" not in self.names:
             raise self._missing("ts", "every event has a time: add an integer or timestamp column 'ts'")
-        array = self.batch.column(self.names.index("ts"))
+        array = self.columns[self.names.index("ts")]
         cast = to_ts(array, self.format)
         for row in cast.bad.tolist():
             self.flaws.add(row, flaw.wrong_ts(_value_at(array, row)))
@@ -71,36 +93,36 @@ class _Reader:
 
     def by_event_column(self) -> tuple[int | np.ndarray, list[Part]]:
         known = [schema.name for schema in self.request.schemas]
-        events = self.batch.column(self.names.index("event"))
+        events = self.columns[self.names.index("event")]
         kind = kinds_of(events, known)
         if len(known) == 1 and events.null_count:  # nothing else can be meant
             kind[events.is_null().to_numpy(zero_copy_only=False)] = 0
-        for row in np.flatnonzero(kind == UNKNOWN).tolist():
+        for row in np.flatnonzero(kind >= len(known)).tolist():
             self.flaws.add(row, flaw.unknown_event(_value_at(events, row), known))
         parts = []
         for number in range(len(known)):
-            rows = np.flatnonzero(kind == number)
-            if len(rows) == len(kind) > 0:
+            own = _Own(kind == number)
+            if len(own.rows) == len(kind) > 0:
                 return number, [Part(number, None, None, self.fields_of(number, None))]
-            if len(rows):
-                parts.append(Part(number, rows, rows, self.fields_of(number, rows)))
+            if len(own.rows):
+                parts.append(Part(number, own.rows, own.rows, self.fields_of(number, own)))
         return kind, parts
 
-    def fields_of(self, kind: int, rows: np.ndarray | None) -> dict[str, pa.Array]:
-        """The used fields of an event type, checked at `rows` (None: all)."""
+    def fields_of(self, kind: int, own: _Own | None) -> dict[str, pa.Array]:
+        """The used fields of an event type, checked at its own rows (None: all)."""
         schema = self.request.schemas[kind]
-        return {field.name: self._field(schema, field, rows) for field in self.request.fields[kind]}
+        return {field.name: self._field(schema, field, own) for field in self.request.fields[kind]}
 
-    def _field(self, schema: EventSchema, field: Field, rows: np.ndarray | None) -> pa.Array:
+    def _field(self, schema: EventSchema, field: Field, own: _Own | None) -> pa.Array:
         if field.name not in self.names:
             return self._default(schema, field)
-        array = self.batch.column(self.names.index(field.name))
+        array = self.columns[self.names.index(field.name)]
         if array.type != field.type.arrow:
-            array = self._cast(array, schema, field, rows)
+            array = self._cast(array, schema, field, None if own is None else own.rows)
         if array.null_count:
-            array = self._nulls(array, schema, field, rows)
+            array = self._nulls(array, schema, field, own)
         if field.type.is_list:
-            self._null_items(array, schema, field, rows)
+            self._null_items(array, schema, field, own)
         return array
 
     def _default(self, schema: EventSchema, field: Field) -> pa.Array:
@@ -124,12 +146,12 @@ class _Reader:
         spread[rows] = np.arange(len(rows))
         return cast.array.take(pa.array(spread, mask=spread == len(rows)))
 
-    def _nulls(self, array: pa.Array, schema: EventSchema, field: Field, rows: np.ndarray | None) -> pa.Array:
+    def _nulls(self, array: pa.Array, schema: EventSchema, field: Field, own: _Own | None) -> pa.Array:
         missing = self._stand_in(field)
         if missing is not None:
             array = filled(array, missing)
-        elif not field.type.nullable:
-            for row in rows_where(array.is_null(), rows):
+        elif not field.type.nullable and not (own and own.surely_valid(array)):
+            for row in rows_where(array.is_null(), own):
                 self.flaws.add(row, flaw.null_value(schema, field))
         return array
 
@@ -143,13 +165,13 @@ class _Reader:
             return pa.array([field.type.zero], field.type.arrow)
         return None
 
-    def _null_items(self, array: pa.Array, schema: EventSchema, field: Field, rows: np.ndarray | None) -> None:
+    def _null_items(self, array: pa.Array, schema: EventSchema, field: Field, own: _Own | None) -> None:
         items = array.flatten()
         if not items.null_count:
             return
         holes = np.zeros(len(array), dtype=bool)
         holes[pc.list_parent_indices(array).filter(items.is_null()).to_numpy()] = True
-        for row in rows_where(pa.array(holes), rows):
+        for row in rows_where(pa.array(holes), own):
             self.flaws.add(row, flaw.null_item(schema, field))
 
 
@@ -163,12 +185,12 @@ def _value_at(array: pa.Array, row: int) -> Any:
     return values_of(array.slice(row, 1))[0]
 
 
-def rows_where(mask: pa.Array, rows: np.ndarray | None) -> list[int]:
-    """The rows (of those given) where the mask holds."""
+def rows_where(mask: pa.Array, own: _Own | None) -> list[int]:
+    """The rows (of those of a type) where the mask holds."""
     flags = mask.to_numpy(zero_copy_only=False)
-    if rows is None:
+    if own is None:
         return np.flatnonzero(flags).tolist()
-    return rows[flags[rows]].tolist()
+    return own.rows[flags[own.rows]].tolist()
 
 
 def default_array(field: Field) -> pa.Array:
@@ -185,14 +207,30 @@ def filled(array: pa.Array, value: pa.Array) -> pa.Array:
 
 
 def kinds_of(events: pa.Array, known: list[str]) -> np.ndarray:
-    """Names of event types to their numbers; a name that is not known, or null, is UNKNOWN."""
+    """Names of event types to their numbers; a name that is not known, or null, is UNKNOWN.
+
+    Where an array without nulls holds these numbers already, the result is a view of it.
+    """
     if pa.types.is_dictionary(events.type):
-        codes = pc.fill_null(events.indices.cast(pa.int64()), len(events.dictionary)).to_numpy()
-        return np.append(kinds_of(events.dictionary, known), np.uint8(UNKNOWN))[codes]
+        return _kinds_of_codes(events, {name: number for number, name in enumerate(known)})
     if not is_text(events.type):
         return np.full(len(events), UNKNOWN, dtype=np.uint8)
     found = pc.index_in(events, value_set=_name_set(tuple(known), events.type))
     return pc.fill_null(found, UNKNOWN).to_numpy().astype(np.uint8)
+
+
+def _kinds_of_codes(events: pa.DictionaryArray, numbers: dict[str, int]) -> np.ndarray:
+    # In Python: a dictionary has few names, and calling Arrow for them costs more than all rows together.
+    dictionary = events.dictionary
+    names: list[Any] = dictionary.to_pylist() if is_text(dictionary.type) else [None] * len(dictionary)
+    kinds = [numbers.get(name, UNKNOWN) for name in names]
+    indices = events.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int64()), len(kinds))
+    codes = indices.to_numpy()
+    if codes.itemsize == 1 and kinds == list(range(len(kinds))):
+        return codes.view(np.uint8)
+    return np.array([*kinds, UNKNOWN], dtype=np.uint8).take(codes.astype(np.int64, copy=False), mode="clip")
 
 
 @lru_cache(maxsize=64)

@@ -46,22 +46,24 @@ def _one(body: Body) -> list[str]:
     provided = {"j": f"j{body.kind}", "p": f"pos{body.kind}[j{body.kind}]", "t": "t"}
     arguments = [provided.get(n, kernel_name(body, n)) for n in transaction_parameters(body)]
     counts = [f"u{i}" for i in body.written]
-    lines = [f"c, {', '.join(counts) or '_'} = txn_{body.index}({', '.join(arguments)})", "code[t] = c", "t += 1"]
-    lines.insert(2, "if c != 0:")
-    lines.insert(3, "    ret[t] = 0")
+    lines = [
+        "ret[t] = 0",
+        f"c, {', '.join(counts) or '_'} = txn_{body.index}({', '.join(arguments)})",
+        "code[t] = c",
+        "if c != 0:",
+        "    ret[t] = 0",
+    ]
+    for i in body.undone:
+        lines += [f"    for q in range(u{i} - 1, -1, -1):", f"        T{i}[V{i}[q]] = U{i}[q]"]
     if counts:
-        undo = []
-        for i in body.undone:
-            undo += [f"    for q in range(u{i} - 1, -1, -1):", f"        T{i}[V{i}[q]] = U{i}[q]"]
-        lines[4:4] = undo
-        lines.append("if c == 0 and mark > 0:")
-        for i in body.written:
-            lines += [
-                f"    for q in range(u{i}):",
-                f"        r = V{i}[q]",
-                f"        if M{i}[r] != mark:",
-                f"            M{i}[r] = mark",
-                f"            L{i}[n{i}] = r",
-                f"            n{i} += 1",
-            ]
-    return lines
+        lines.append("elif mark > 0:")
+    for i in body.written:
+        lines += [
+            f"    for q in range(u{i}):",
+            f"        r = V{i}[q]",
+            f"        if M{i}[r] != mark:",
+            f"            M{i}[r] = mark",
+            f"            L{i}[n{i}] = r",
+            f"            n{i} += 1",
+        ]
+    return [*lines, "t += 1"]

@@ -1,12 +1,12 @@
 """Arrow blobs: thousands of events in one binary cell, so that Spark shuffles columns and never rows.
 
-A blob holds one chunk of one partition: its timestamps, its event types and the columns that the functions use. In a keyed
-plan the chunk is cut into one blob per shard. Each of them keeps the timestamps of the *whole* chunk (narrow
+A blob holds one chunk of one partition: its timestamps, its event types and the columns that the functions use. In a
+keyed plan the chunk is cut into one blob per shard. Each of them keeps the timestamps of the *whole* chunk (narrow
 differences, about one byte per event), so that every shard can work out the position of its own events in the total
 order without a second pass over the data.
 
-The bytes are one Arrow IPC stream with one record batch of one row, in which every column is a list: lists may differ in
-length, and columns of different event types do.
+The bytes are one Arrow IPC stream with one record batch of one row, in which every column is a list: lists may differ
+in length, and columns of different event types do.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ def blob_row(
     data: bytes, *, min_ts: int, input: int, part: int, chunk: int, shard: int = 0, role: int = EVENTS
 ) -> pa.RecordBatch:
     cells = [role, shard, min_ts, input, part, chunk, data]
-    return pa.record_batch([pa.array([cell], f.type) for cell, f in zip(cells, ROW_ARROW, strict=True)], schema=ROW_ARROW)
+    return pa.record_batch(
+        [pa.array([cell], f.type) for cell, f in zip(cells, ROW_ARROW, strict=True)], schema=ROW_ARROW
+    )
 
 
 def pack_table(table: pa.Table) -> bytes:

@@ -1,8 +1,8 @@
 """States and executors of tasks: made anew for a replay, kept between the micro-batches of a live shard.
 
-A worker process may serve any shard, lose the race against a second attempt, or be killed while idle. So a kept engine is
-only a cache of shard files: it counts when its token is the name of the shard's last *committed* file, and
-it is out of the cache while a batch changes it.
+A worker process may serve any shard, lose the race against a second attempt, or be killed while idle. So a kept engine
+is only a cache of shard files: it counts when its token is the name of the shard's last *committed* file, and it is out
+of the cache while a batch changes it.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from mainstem.gate import Rejects, batches, inputs_of
 from mainstem.gate.prefetch import prefetched
 from mainstem.gate.rejects import SCHEMA as REJECTS_SCHEMA
 from mainstem.spark import blobs
+from mainstem.spark.engines import Engine, keep_engine, new_engine, take_engine
 from mainstem.spark.job import Job, Report, Task
 from mainstem.spark.merge import Ordered, merge
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.pipes import WriteBehind
-from mainstem.spark.engines import Engine, keep_engine, new_engine, take_engine
 from mainstem.spark.progress import Progress
 from mainstem.store import write_shard_file
 
@@ -49,8 +49,8 @@ def fused_feed(job: Job, inputs: object) -> Feed:
     """Files, read by this task; the gate decodes and checks on its own threads."""
     program, rejects = job.program, Rejects()
     stream = batches(
-        inputs_of(inputs, program.events), program.events, batch_size=job.batch_rows, on_bad=job.on_bad, rejects=rejects,
-        derives=program.derives, columns=program.used_columns,
+        inputs_of(inputs, program.events), program.events, batch_size=job.batch_rows, on_bad=job.on_bad,
+        rejects=rejects, derives=program.derives, columns=program.used_columns,
     )  # fmt: skip
 
     def ordered() -> Iterator[Ordered]:
@@ -108,10 +108,10 @@ class Run:
             report.last_ts = ordered.last_ts
 
     def _check_order(self, ordered: Ordered) -> None:
-        first = int(ordered.batch.ts[0])
-        if first < self.job.after_ts:
+        first, reached = int(ordered.batch.ts[0]), self.job.after_ts
+        if first < reached:
             raise InputError(
-                f"event {ordered.first} has ts {first}, but {self.job.state} is committed up to ts {self.job.after_ts}\n"
+                f"event {ordered.first} has ts {first}, but {self.job.state} is committed up to ts {reached}\n"
                 "  give later events only, or another state directory"
             )
 
@@ -167,7 +167,7 @@ def _write_rejects(job: Job, feed: Feed, stem: str) -> tuple[list[str], int]:
 
 
 def _write_state(job: Job, engine: Engine, shard: int) -> tuple[int, str, bool]:
-    """Keyed: the shard's rows as a base. Else a carrier to the driver: all rows, deleted ones marked, which it commits."""
+    """Keyed: the shard's rows as a base. Else a carrier for the driver to commit: all rows, deleted ones marked."""
     assert job.state is not None
     if job.shards:
         tables = engine.state.export()
@@ -250,7 +250,7 @@ def live_to_files(job: Job, feed: Feed) -> Report:
 
 
 def _write_changes(job: Job, run: Run, shard: int) -> tuple[int, str, bool]:
-    """The rows that the batch changed; now and then all rows, so that loading a shard reads a bounded number of files."""
+    """The rows that the batch changed; now and then all rows, which bounds the files that loading a shard reads."""
     assert job.state is not None
     base = len(job.shard_files.get(shard, [])) >= SHARD_FILES_MAX
     if base:

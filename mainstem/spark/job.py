@@ -15,7 +15,7 @@ from mainstem.schema import INT64_MIN, TableSchema
 from mainstem.store import ShardFile
 
 CHUNK_ROWS = 1 << 16
-"""Events per blob: large enough that a blob's fixed cost (about 100 µs) vanishes, small enough for Spark to sort and spill."""
+"""Events per blob: a blob's fixed cost (about 100 µs) vanishes, and Spark can still sort and spill them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass
 class Report:
-    """What one state task did. Its files count only if the driver gets the report: Spark accepts one attempt per task."""
+    """What one state task did. Its files count only if the driver gets the report: Spark accepts one per task."""
 
     shard: int = 0
     events: int = 0  # in the whole log, as seen by this task

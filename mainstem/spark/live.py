@@ -98,7 +98,7 @@ class Live:
         return True
 
     def _emit_again(self, query: str, batch: int) -> None:
-        """Files were published when the store was opened; only a function may have missed the outputs of the last batch."""
+        """Files were published when the store was opened; only a function may have missed the last batch."""
         if self.store.meta.get(QUERIES, {}).get(query) == batch:
             self._emit(batch)
 

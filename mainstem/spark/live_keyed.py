@@ -1,4 +1,4 @@
-"""Live, keyed: shards in tasks. Files in the store are the truth; a worker's memory is a cache of them, by file name."""
+"""Live, keyed: shards in tasks. Files in the store are the truth; a worker's memory is a cache of them."""
 
 from __future__ import annotations
 

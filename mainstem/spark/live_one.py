@@ -40,7 +40,9 @@ class OneStage(Live):
         batch, rejects = _from_blobs(job, df) if job.program.derives else _from_rows(job, df)
         stem = f"part-{self.seq:020d}"
         if rejects.num_rows:
-            meta |= pending_rejects(self.rejects, _write(PartWriter(self.rejects, stem, REJECTS_SCHEMA), rejects.to_batches()))
+            meta |= pending_rejects(
+                self.rejects, _write(PartWriter(self.rejects, stem, REJECTS_SCHEMA), rejects.to_batches())
+            )
         if batch is None:
             self.store.commit({}, {"seq": self.seq, "ts": self.store.meta.get("ts"), **meta})
         else:

@@ -1,7 +1,7 @@
 """Merges the chunks of many partitions into the total order, while they stream.
 
-Chunks arrive sorted by (smallest ts, input, partition, chunk). The first timestamp of the next chunk bounds everything that is
-still to come, so all held events below it are ready. Memory holds the chunks that overlap in time, no more.
+Chunks arrive sorted by (smallest ts, input, partition, chunk). The first timestamp of the next chunk bounds everything
+that is still to come, so all held events below it are ready. Memory holds the chunks that overlap in time, no more.
 Every event is sorted once, and not at all where partitions do not overlap.
 """
 
@@ -121,9 +121,13 @@ def _order(pieces: list[_Piece], first: int) -> Ordered:
         kind, row = kind[order], row[order]
     columns = []
     for k in range(types):
-        arrays = {name: _concat([p.columns[k][name] for p in pieces if name in p.columns[k]]) for name in _names(pieces, k)}
+        arrays = {
+            name: _concat([p.columns[k][name] for p in pieces if name in p.columns[k]]) for name in _names(pieces, k)
+        }
         columns.append(as_columns(arrays, row[kind == k]))
-    return Ordered(EventBatch(kind=frozen(kind), ts=frozen(ts), columns=columns, position=()), first, seq, total, last_ts)
+    return Ordered(
+        EventBatch(kind=frozen(kind), ts=frozen(ts), columns=columns, position=()), first, seq, total, last_ts
+    )
 
 
 def _names(pieces: list[_Piece], k: int) -> list[str]:

@@ -33,7 +33,9 @@ def check_session(spark: Any) -> None:
         raise SparkError(f"a SparkSession is needed, not {type(spark).__name__}\n  e.g. mainstem.spark.local_session()")
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < SPARK_MIN:
-        raise SparkError(f"Spark {pyspark.__version__} is too old\n  use Spark {'.'.join(map(str, SPARK_MIN))} or later")
+        raise SparkError(
+            f"Spark {pyspark.__version__} is too old\n  use Spark {'.'.join(map(str, SPARK_MIN))} or later"
+        )
 
 
 def positive(name: str, value: Any, default: int) -> int:

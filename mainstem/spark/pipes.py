@@ -21,7 +21,7 @@ _END = object()
 
 
 class WriteBehind(Generic[T]):
-    """Calls `write(item)` in another thread, in order. An error of the writer is raised by the next `put` or at the end."""
+    """Calls `write(item)` in another thread, in order. Its error is raised by the next `put`, or at the end."""
 
     def __init__(self, write: Callable[[T], None], waiting_max: int = WAITING_MAX) -> None:
         self._write = write

@@ -43,7 +43,10 @@ def choose(program: Program, sources: Sequence[Source], asked: str, partitions: 
     if asked != "auto":
         return Choice(asked, "asked for")
     if not frames and not program.derives:
-        return Choice("fused", "the inputs are files and there are no derive functions: moving events costs more than running them")
+        return Choice(
+            "fused",
+            "the inputs are files and there are no derive functions: moving events costs more than running them",
+        )
     if program.derives and not keyed and partitions > 1:
         return Choice("keyed", "derive functions run in parallel, and every event touches one key")
     why = "derive functions run in parallel" if program.derives else f"input {frames[0]} is a DataFrame"

@@ -1,8 +1,9 @@
-"""The stateless half of a plan, in parallel tasks: validate, derive, keep the columns that functions use, pack blobs."""
+"""The stateless half of a plan, in parallel tasks: validate, derive, keep the columns in use, pack blobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +53,7 @@ def preprocess_splits(job: Job, splits: list[Split]) -> Task:
             split = splits[number]
             packer = Packer(job, split.source, split.part)
             try:
-                yield from packer.pack_all(split.open(), lambda offsets, first=split.first_row: offsets + first)
+                yield from packer.pack_all(split.open(), partial(np.add, split.first_row))
             except MainstemError as error:
                 yield packer.error(error)
 
@@ -68,7 +69,7 @@ class Packer:
         self._used = [frozenset(job.program.used_columns[event.name]) for event in job.program.events]
 
     def pack_all(self, rows: Input, row_of: RowOf) -> Iterator[pa.RecordBatch]:
-        """All events of an input, and its rejected rows; `row_of` gives their position in the source from that in the input."""
+        """All events of an input and its rejected rows; `row_of` maps rows of the input to rows of the source."""
         program, rejects = self.job.program, Rejects()
         # Inputs before this one are other tasks' work; empty ones in their places keep the numbers right.
         inputs = [*(NoInput() for _ in range(self.source)), rows]

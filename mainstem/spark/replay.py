@@ -62,16 +62,17 @@ def replay(
 ) -> DataFrame:
     """Runs a stored log on Spark and returns the outputs, one row per transaction; `seq` is their order.
 
-    `events`: a path (file, glob, directory of Parquet, CSV, JSON lines or Arrow), a DataFrame, a list of these, or a dict
-    {EventType: input}. Paths are read as `app.run` reads them. Rows of a DataFrame count in the order of (ts, partition, row).
+    `events`: a path (file, glob, directory of Parquet, CSV, JSON lines or Arrow), a DataFrame, a list of these, or a
+    dict {EventType: input}. Paths are read as `app.run` reads them. Rows of a DataFrame count in the order of
+    (ts, partition, row).
 
     Without `out` and `state` the DataFrame is lazy: every action on it replays the log. With `out` the replay runs now
     and writes Parquet into that folder. With `state` it starts from the state in that directory (or from `initial`
-    when it is new), and commits the end state and the outputs there together; outputs go to `<state>/outputs`
-    unless `out` names another folder. Rejected rows (`on_bad="reject"`) are kept in `<state>/rejects` or `<out>/_rejects`.
+    when it is new), and commits the end state and the outputs there together; outputs go to `<state>/outputs` unless
+    `out` names another folder. Rejected rows (`on_bad="reject"`) are kept in `<state>/rejects` or `<out>/_rejects`.
 
-    `plan` forces a plan; `replay_info(df)` tells which one ran, and why. `partitions`: parallel tasks, and the shards of a
-    keyed plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
+    `plan` forces a plan; `replay_info(df)` tells which one ran and why. `partitions`: parallel tasks, and the shards of
+    a keyed plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
     """
     options.check_session(spark)
     check_program(program)
@@ -90,7 +91,9 @@ def replay(
     pipeline = Pipeline(spark, sources, choice, count)
     if out_path is None and state_path is None:
         if on_bad == "reject":
-            raise InputError('on_bad="reject" keeps rejected rows in a folder, but there is none\n  pass out= or state=')
+            raise InputError(
+                'on_bad="reject" keeps rejected rows in a folder, but there is none\n  pass out= or state='
+            )
         return _with_info(pipeline.rows(_with_start(spark, job, tables)), ReplayInfo(choice.plan, choice.reason))
     target = open_target(program, state=state_path, out=out_path, initial=tables, shards=job.shards)
     try:
@@ -193,7 +196,7 @@ class Pipeline:
         return by_event
 
     def _arranged(self, job: Job) -> DataFrame:
-        """Blobs of all inputs: in one partition, or one per shard, sorted so that they can be merged while they stream."""
+        """Blobs of all inputs: in one partition, or one per shard, sorted so that they merge while they stream."""
         packed = self._packed(job)
         placed = packed.repartitionById(job.shards, "shard") if job.shards else packed.repartition(1)
         return placed.sortWithinPartitions(*blobs.ORDER)
@@ -220,7 +223,7 @@ class Pipeline:
 
 
 def project(source: Source, program: Program) -> DataFrame:
-    """The columns of a DataFrame that the program reads; what is missing or of a wrong type raises here, before a job runs."""
+    """The columns of a DataFrame that the program reads; what is missing raises here, before a job runs."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     df = source.df
@@ -235,5 +238,7 @@ def project(source: Source, program: Program) -> DataFrame:
     wanted = {"ts", "event"} if source.event is None else {"ts"}
     for event in program.events:
         if source.event in (None, event.name):
-            wanted |= {f.name for f in event.fields} if event.name in deriving else set(program.used_columns[event.name])
+            wanted |= (
+                {f.name for f in event.fields} if event.name in deriving else set(program.used_columns[event.name])
+            )
     return df.select(*[name for name in df.columns if name in wanted])

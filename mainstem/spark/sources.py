@@ -1,8 +1,8 @@
 """What `replay` reads: paths that tasks open themselves, and DataFrames.
 
-A path (file, glob, directory) is one input, its files in order of their names: the same as for `app.run`. Parquet files whose
-footers prove that their row groups follow each other in time are cut into splits, so that several tasks read
-one input; any other path is read by one task, which then finds rows out of order like the embedded run does.
+A path (file, glob, directory) is one input, its files in order of their names: the same as for `app.run`. Parquet files
+whose footers prove that their row groups follow each other in time are cut into splits, so that several tasks read one
+input; any other path is read by one task, which then finds rows out of order like the embedded run does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,9 @@ def _source(index: int, event: str | None, item: Any, streaming: bool) -> Source
         return Source(index, event, path=local_path(item, f"input {index}"))
     if streaming:
         raise InputError(f"input {index} is {type(item).__name__}\n  give a streaming DataFrame (spark.readStream…)")
-    remedy = "app.run takes it, or spark.createDataFrame(table)" if isinstance(item, (pa.Table, pa.RecordBatch)) else _FORMS
+    remedy = (
+        "app.run takes it, or spark.createDataFrame(table)" if isinstance(item, (pa.Table, pa.RecordBatch)) else _FORMS
+    )
     raise InputError(f"input {index} is {type(item).__name__}, which Spark can't replay\n  {remedy}")
 
 
@@ -150,7 +153,7 @@ def read_footers(path: str) -> Footers | None:
     if any(low is None for _, _, low, _ in groups):
         return None
     ranges = [(low, high) for _, rows, low, high in groups if rows]
-    in_order = all(before[1] <= after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    in_order = all(before[1] <= after[0] for before, after in pairwise(ranges))
     return Footers([rows for _, rows, _, _ in groups], [stretch for stretch, _, _, _ in groups], in_order)
 
 
@@ -159,14 +162,16 @@ def _row_groups(file: Path) -> list[tuple[Stretch, int, Any, Any]]:
     try:
         metadata = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} can't be read as .parquet: {error}\n  repair or replace the file, or leave it out") from error
+        raise InputError(
+            f"{file} can't be read as .parquet: {error}\n  repair or replace the file, or leave it out"
+        ) from error
     column = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "ts"), None)
     found, row = [], 0
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
         statistics = None if column is None else group.column(column).statistics
         known = statistics is not None and statistics.has_min_max
-        times = (statistics.min, statistics.max) if known else (None, None)
+        times = (statistics.min, statistics.max) if statistics is not None and known else (None, None)
         found.append((Stretch(str(file), row, (i,)), group.num_rows, *times))
         row += group.num_rows
     return found

@@ -25,7 +25,7 @@ from mainstem.spark.sources import Source, sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("mainstem.spark")
 
@@ -34,7 +34,7 @@ ALL_EVENTS = 1 << 62
 """Events per kernel call: a micro-batch is one batch of the engine and one commit."""
 
 _running: dict[str, tuple[StreamingQuery, Live]] = {}
-"""Live runs of this process by state directory: a run that has ended gives its store back before the next one opens it."""
+"""Live runs of this process by state directory: one that has ended gives its store back before the next one opens."""
 
 
 def stream(
@@ -56,12 +56,12 @@ def stream(
 ) -> StreamingQuery:
     """Runs live: every micro-batch is one commit to the store in `state`, and its outputs appear exactly once.
 
-    `events`: a streaming DataFrame, a list of them, or a dict {EventType: DataFrame}. In a micro-batch events count in order of
-    (ts, input, partition, row); an event older than the last committed one is bad input: `on_bad` raises, or keeps it
-    in `<state>/rejects`. `checkpoint` is Spark's own folder for this query; keep it and `state` together.
+    `events`: a streaming DataFrame, a list of them, or a dict {EventType: DataFrame}. In a micro-batch events count in
+    order of (ts, input, partition, row); an event older than the last committed one is bad input: `on_bad` raises, or
+    keeps it in `<state>/rejects`. `checkpoint` is Spark's own folder for this query; keep it and `state` together.
 
-    `out`: a folder for Parquet files (default `<state>/outputs`), or a function `out(table, batch_id)`. The function is called
-    after the commit, and called again with the same table and id if the process died before it returned.
+    `out`: a folder for Parquet files (default `<state>/outputs`), or a function `out(table, batch_id)`. The function is
+    called after the commit, and called again with the same table and id if the process died before it returned.
     `initial`: tables to start from when `state` is new. `trigger`: arguments of `DataStreamWriter.trigger`, e.g.
     `{"availableNow": True}`. `plan="keyed"` runs shards in tasks (`partitions` of them, fixed for a state directory).
     `progress` is called after each batch with its number of events.
@@ -76,7 +76,9 @@ def stream(
     target = out if callable(out) else options.folder("out", out) or os.path.join(path, "outputs")
     shards = _shards(program, plan, options.positive("partitions", partitions, options.default_partitions(spark)))
     if trigger is not None and not isinstance(trigger, Mapping):
-        raise InputError(f"trigger={trigger!r}\n  pass a dict, e.g. {{'availableNow': True}} or {{'processingTime': '1 second'}}")
+        raise InputError(
+            f"trigger={trigger!r}\n  pass a dict, e.g. {{'availableNow': True}} or {{'processingTime': '1 second'}}"
+        )
     frame = _united(sources, program)
     _release(path)
     compiled = options.chosen_jit(jit)
@@ -120,7 +122,9 @@ def _release(path: str) -> None:
         return
     if query.isActive:
         _running[path] = (query, live)
-        raise SparkError(f"a live run on {path} is active in this process (query {query.id})\n  stop it first: query.stop()")
+        raise SparkError(
+            f"a live run on {path} is active in this process (query {query.id})\n  stop it first: query.stop()"
+        )
     live.close()
 
 
@@ -134,10 +138,14 @@ def _state_path(state: Any) -> str:
 def _checkpoint_path(checkpoint: Any, state: str) -> str:
     """Spark's own rules, said early: it escapes spaces in some places and not in others."""
     if not isinstance(checkpoint, (str, os.PathLike)) or not os.fspath(checkpoint):
-        raise InputError(f"checkpoint={checkpoint!r}\n  pass the path of a folder for Spark's own notes about this query")
+        raise InputError(
+            f"checkpoint={checkpoint!r}\n  pass the path of a folder for Spark's own notes about this query"
+        )
     text = os.fspath(checkpoint)
     if any(c.isspace() or c == "%" for c in text):
-        raise InputError(f"checkpoint={text!r} has a space or a percent sign, which Spark handles wrongly\n  choose another path")
+        raise InputError(
+            f"checkpoint={text!r} has a space or a percent sign, which Spark handles wrongly\n  choose another path"
+        )
     if "://" in text:
         return text
     path = os.path.abspath(text.removeprefix("file:"))
@@ -175,9 +183,10 @@ def _check_types(frames: Sequence[DataFrame]) -> None:
     found: dict[str, tuple[int, str]] = {}
     for number, frame in enumerate(frames):
         for field in frame.schema.fields:
-            first, kind = found.setdefault(field.name, (number, field.dataType.simpleString()))
-            if kind != field.dataType.simpleString():
+            here = field.dataType.simpleString()
+            first, there = found.setdefault(field.name, (number, here))
+            if there != here:
                 raise InputError(
-                    f"column {field.name!r} is {kind} in input {first} and {field.dataType.simpleString()} in input {number}\n"
+                    f"column {field.name!r} is {there} in input {first} and {here} in input {number}\n"
                     "  cast them to one type; live inputs share their columns"
                 )

@@ -1,9 +1,9 @@
 """Where a replay's results go: a folder of Parquet, a store with the end state, or both in one commit.
 
-    1  tasks write outputs, rejects and state under hidden names
-    2  the driver has one report per task: these files, and no others, are the result
-    3  with a store: one commit takes the state and names the files
-    4  files get their final names; without a store, `_SUCCESS` then marks them complete
+1  tasks write outputs, rejects and state under hidden names
+2  the driver has one report per task: these files, and no others, are the result
+3  with a store: one commit takes the state and names the files
+4  files get their final names; without a store, `_SUCCESS` then marks them complete
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from mainstem.spark.job import Report
 from mainstem.spark.preprocess import shards_of
 from mainstem.state import State
 from mainstem.store import (
-    ShardFile, Store, discard_staged, pending, publish, publish_pending, read_shard_files, write_shard_file,
+    ShardFile,
+    Store,
+    discard_staged,
+    pending,
+    publish,
+    publish_pending,
+    read_shard_files,
+    write_shard_file,
 )  # fmt: skip
 from mainstem.store.layout import Layout
 

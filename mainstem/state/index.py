@@ -40,29 +40,34 @@ class KeyIndex:
         self.slots = np.zeros(2 * _FIRST_CAPACITY, np.int64)
         self.direct = _NO_DIRECT
 
-    def resolve(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
-        """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1."""
-        return self._look_up(components, ok, insert=True)
+    def resolve(
+        self, components: Sequence[np.ndarray], ok: np.ndarray | None = None, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1.
 
-    def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
+        `out` is filled and returned when given: memory touched for the first time costs more than the look-up.
+        """
+        return self._look_up(components, ok, insert=True, out=out)
+
+    def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray, out: np.ndarray) -> np.ndarray:
         """`resolve` of the keys at these positions; dense integer keys are looked up in place, without gathering them."""
-        if len(self.direct):
-            out = np.empty(len(positions), np.int64)
-            if _find_direct_at(self.direct, frozen(components[0]), frozen(positions), out) >= 0:
-                return out
-        return self.resolve([part[positions] for part in components])
+        if len(self.direct) and _find_direct_at(self.direct, frozen(components[0]), frozen(positions), out) >= 0:
+            return out
+        return self.resolve([part[positions] for part in components], out=out)
 
     def find(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
         """The row of each key, -1 when it is missing. Adds nothing."""
         return self._look_up(components, ok, insert=False)
 
-    def _look_up(self, components: Sequence[np.ndarray], ok: np.ndarray | None, insert: bool) -> np.ndarray:
+    def _look_up(
+        self, components: Sequence[np.ndarray], ok: np.ndarray | None, insert: bool, out: np.ndarray | None = None
+    ) -> np.ndarray:
         if len(components) != self.ncomp:
             raise ValueError(f"a key of {self.ncomp} components was looked up with {len(components)}")
         flags = _NO_FLAGS if ok is None else frozen(np.ascontiguousarray(ok, np.uint8))
         parts = [np.ascontiguousarray(part, np.int64) for part in components]
         wanted = frozen(parts[0].reshape(-1, 1) if self.ncomp == 1 else np.stack(parts, axis=1))
-        out = np.empty(len(wanted), np.int64)
+        out = np.empty(len(wanted), np.int64) if out is None else out
         self._find(wanted, out)
         known = self.count
         if _count_missing(flags, out):

@@ -16,6 +16,7 @@ VARIABLE = "MAINSTEM_CRASH"
 STEPS: tuple[str, ...] = (
     "create.layout",  # folders and the first log segment exist, the format file does not
     "create.format",  # the format file is complete under its temporary name
+    "create.renamed",  # it has its name; the directory is not synced
     "log.append.start",
     "log.append.header",  # only the header of the record is written
     "log.append.half",  # half of the payload is written

@@ -43,7 +43,10 @@ def read_format(layout: Layout) -> Format:
 
 
 def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
-    """Make a directory a store. The format file comes last: without it the directory is not one."""
+    """Make a directory a store. The format file comes last: without it the directory is not one.
+
+    The caller syncs the directory before anything is committed.
+    """
     if _has_data(layout):
         raise CorruptError(f"{layout.format} is missing, but the directory holds data\n  {frame.REMEDY}")
     for folder in (layout.log, layout.snapshots, layout.shards):
@@ -62,7 +65,7 @@ def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
         os.close(fd)
     crash.reach("create.format")
     temporary.rename(layout.format)
-    sync_directory(layout.path)
+    crash.reach("create.renamed")
     return made
 
 

@@ -23,7 +23,7 @@ class WriterLock:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
             self.release()
             raise _locked(path, holder, error) from None
-        # As long as the text before, so that it need not be truncated: some file systems flush on that, for milliseconds.
+        # As long as the text before, so never truncated: some file systems flush on that, for milliseconds.
         os.pwrite(self._fd, f"{self.pid:<20}\n".encode(), 0)
         _held.add(self)
 

@@ -23,7 +23,7 @@ from mainstem.store.recovery import StoreWarning, recover, replay
 from mainstem.store.shards import ShardMap, files_from_json, read_shard_files
 
 # The writer may drop files while they are being read; real damage gives the same answer again and again.
-_LOAD_ATTEMPTS = 50
+_LOAD_SECONDS = 30
 _SAME_ANSWERS = 3
 _RETRY_SECONDS = 0.01
 
@@ -210,7 +210,8 @@ class _View:
 def _load(layout: Layout) -> tuple[_View, list[str]]:
     """The current state from the files, however often the writer drops some of them meanwhile; and warnings."""
     answers: list[object] = []
-    for _ in range(_LOAD_ATTEMPTS):
+    deadline = time.monotonic() + _LOAD_SECONDS
+    while time.monotonic() < deadline:
         try:
             return _load_once(layout)
         except (CorruptError, FileNotFoundError) as error:

@@ -53,10 +53,11 @@ class Recovered:
 
 def recover(layout: Layout, store: int, *, spares: bool) -> Recovered:
     """Find the last committed state. `spares`: also read the older snapshot and its log, and warn of damage there."""
+    newest = max(layout.snapshot_epochs(), default=0)  # before the log is read, as a writer may go on meanwhile
     snapshots, problems = find_snapshots(layout, store, limit=KEPT if spares else 1)
     base = snapshots[0] if snapshots else None
     try:
-        found = _read_log(layout, store, snapshots)
+        found = _read_log(layout, store, snapshots, newest)
     except CorruptError as error:
         raise CorruptError("\n".join([*problems, str(error)])) from None
     missing = missing_files(layout, found.shards)
@@ -88,26 +89,29 @@ def replay(
         cursor.close()
 
 
-def _read_log(layout: Layout, store: int, snapshots: list[Snapshot]) -> Recovered:
+def _read_log(layout: Layout, store: int, snapshots: list[Snapshot], newest: int) -> Recovered:
     base = snapshots[0] if snapshots else None
     cursor = LogCursor(layout, store, base.epoch if base else 0)
     try:
         shards = ShardMap(base.shards.files) if base else ShardMap()
         inline = set(base.inline) if base else set()
         found = Recovered(snapshots, cursor, cursor.epoch, base.meta if base else {}, shards, inline)
-        for commit in cursor.read():
-            found.take(commit)
-        _check_reach(layout, cursor)
-        found.unsealed = _unfinished_rotation(layout, cursor)
+        while True:
+            following, place = _following(layout, cursor), (cursor.first, cursor.offset)
+            for commit in cursor.read():
+                found.take(commit)
+            if place == (cursor.first, cursor.offset):
+                break  # what was listed before a read that found nothing new, can't have come from a rotation meanwhile
+        _check_reach(cursor, newest)
+        found.unsealed = _unfinished_rotation(layout, cursor, following)
         return found
     except BaseException:
         cursor.close()
         raise
 
 
-def _check_reach(layout: Layout, cursor: LogCursor) -> None:
+def _check_reach(cursor: LogCursor, newest: int) -> None:
     """A snapshot is taken of a state that the log has reached. A log that ends before it was cut afterwards."""
-    newest = max(layout.snapshot_epochs(), default=0)
     if cursor.last < newest:
         raise CorruptError(
             f"{cursor.path} ends at epoch {cursor.last}, but there is a snapshot of epoch {newest}\n  {REMEDY}\n"
@@ -115,13 +119,17 @@ def _check_reach(layout: Layout, cursor: LogCursor) -> None:
         )
 
 
-def _unfinished_rotation(layout: Layout, cursor: LogCursor) -> int | None:
+def _following(layout: Layout, cursor: LogCursor) -> list[tuple[int, int]]:
+    """First epoch and size of the segments after the cursor's."""
+    return [(first, layout.segment(first).stat().st_size) for first in cursor.following()]
+
+
+def _unfinished_rotation(layout: Layout, cursor: LogCursor, following: list[tuple[int, int]]) -> int | None:
     """The log may end before its last segment in one way only: that one is new and empty, the seal is not written."""
-    following = cursor.following()
     if not following:
         return None
-    first = following[0]
-    if len(following) == 1 and first == cursor.last + 1 and layout.segment(first).stat().st_size == 0:
+    first = following[0][0]
+    if following == [(cursor.last + 1, 0)]:
         return first
     lost = f"epochs {cursor.last + 1} to {first - 1}" if first > cursor.last + 1 else "the seal, no commit"
     raise CorruptError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pytest
 from rich.console import Console
 
 from mainstem.bench import fingerprint, memory
-from mainstem.bench.measure import Ending, Figure, disagreements, take_turns
+from mainstem.bench.measure import Ending, Figure, Stopwatch, disagreements, stopwatch, take_turns
 from mainstem.bench.report import Peak, Report, Target
 
 A, B = Ending("aaaa", "1111"), Ending("bbbb", "1111")
+T = Stopwatch(1.0, 1.0)
 
 
 def test_contenders_take_turns():
@@ -23,33 +25,39 @@ def test_contenders_take_turns():
     def contender(name, seconds):
         def run():
             order.append(name)
-            return seconds, A
+            return Stopwatch(seconds, seconds), A
 
         return run
 
     figures = take_turns({"x": contender("x", 2.0), "y": contender("y", 0.5)}, events=10, repeats=3)
     assert order == ["x", "y"] * 3
-    assert [(f.name, f.best, len(f.seconds)) for f in figures] == [("x", 5.0, 3), ("y", 20.0, 3)]
+    assert [(f.name, f.best, len(f.times)) for f in figures] == [("x", 5.0, 3), ("y", 20.0, 3)]
+
+
+def test_waiting_is_no_cpu_time():
+    with stopwatch() as watch:
+        time.sleep(0.05)
+    assert watch.cpu_seconds < watch.seconds
 
 
 def test_best_and_median():
-    figure = Figure("x", 12, [2.0, 4.0, 3.0])
-    assert (figure.best, figure.median) == (6.0, 4.0)
+    figure = Figure("x", 12, [Stopwatch(2.0, 1.0), Stopwatch(4.0, 0.5), Stopwatch(3.0, 3.0)])
+    assert (figure.best, figure.median, figure.best_cpu) == (6.0, 4.0, 24.0)
 
 
 class TestDisagreements:
     def test_equal_endings_agree(self):
-        assert disagreements([Figure("x", 10, [1.0], [A]), Figure("y", 10, [1.0], [A])]) == []
+        assert disagreements([Figure("x", 10, [T], [A]), Figure("y", 10, [T], [A])]) == []
 
     def test_other_events_may_end_otherwise(self):
-        assert disagreements([Figure("x", 10, [1.0], [A]), Figure("y", 20, [1.0], [B])]) == []
+        assert disagreements([Figure("x", 10, [T], [A]), Figure("y", 20, [T], [B])]) == []
 
     def test_a_difference_is_named(self):
-        (line,) = disagreements([Figure("x", 10, [1.0], [A]), Figure("y", 10, [1.0], [B])])
+        (line,) = disagreements([Figure("x", 10, [T], [A]), Figure("y", 10, [T], [B])])
         assert line == "y over 10 events ended in bbbb/1111, but x in aaaa/1111"
 
     def test_two_runs_of_one_contender_must_agree(self):
-        assert disagreements([Figure("x", 10, [1.0, 1.0], [A, B])])
+        assert disagreements([Figure("x", 10, [T, T], [A, B])])
 
 
 def outputs(**changes) -> pa.Table:
@@ -110,7 +118,7 @@ def test_memory_sees_what_this_process_takes():
 def test_a_report_is_printed_and_written(tmp_path):
     report = Report(
         "title",
-        [Figure("x", 10, [1.0], [A]), Figure("y", 10, [2.0], [B])],
+        [Figure("x", 10, [T], [A]), Figure("y", 10, [T], [B])],
         [Target("x / y", 2.0, 5.0)],
         [Peak(10, {"driver": 1_000_000})],
         ["a note"],

@@ -9,7 +9,15 @@ from mainstem.testing import generate_program, load_program, streamed
 PROGRAMS_DEFAULT, PROGRAMS_LONG, STREAMS = 40, 2_000, 25
 BATCHES = (1, 4, 17, 1_000)
 # Compiling costs about a second for a hundred lines, so these programs are of middle size.
-KNOBS = {"events": (1, 2), "functions": (1, 1), "statements": (2, 4), "tables": (1, 3), "helpers": (0, 1), "nesting": 2, "depth": 2}
+KNOBS = {
+    "events": (1, 2),
+    "functions": (1, 1),
+    "statements": (2, 4),
+    "tables": (1, 3),
+    "helpers": (0, 1),
+    "nesting": 2,
+    "depth": 2,
+}
 
 
 def check(seed: int) -> None:

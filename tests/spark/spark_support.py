@@ -190,7 +190,7 @@ def outputs_of(df: DataFrame) -> pa.Table:
 
 
 def _by_function(df: DataFrame) -> pa.Table:
-    """Several functions of one event share its seq; they ran in the order of their declaration, which is that of names here."""
+    """Several functions of one event share its seq; they ran as declared, which here is the order of their names."""
     return df.orderBy("seq", "function").toArrow()
 
 

@@ -45,7 +45,12 @@ def test_runs_of_an_unsorted_partition_are_merged(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(preprocess, "CHUNK_ROWS", 30)
     random = np.random.default_rng(5)
     table = pa.table(
-        {"ts": random.integers(0, 50, 950), "source": np.zeros(950, int), "target": np.zeros(950, int), "amount": range(950)}
+        {
+            "ts": random.integers(0, 50, 950),
+            "source": np.zeros(950, int),
+            "target": np.zeros(950, int),
+            "amount": range(950),
+        }
     )
     job = Job(bank.program, batch_rows=64)
     packer, rows, first = Packer(job, 0, 0), [], 0
@@ -92,7 +97,9 @@ def test_splits_read_every_row_once_and_in_order(tmp_path: Path, count: int) -> 
 def test_files_that_are_not_in_order_are_not_split(tmp_path: Path) -> None:
     """One task then reads them all, and finds the row that is out of order."""
     table = bank_log(300)
-    path = write_files(tmp_path / "log", pa.concat_tables([table.slice(200), table.slice(0, 200)]), files=3, row_group=50)
+    path = write_files(
+        tmp_path / "log", pa.concat_tables([table.slice(200), table.slice(0, 200)]), files=3, row_group=50
+    )
     footers = read_footers(path)
     assert footers is not None
     assert not footers.in_order

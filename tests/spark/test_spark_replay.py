@@ -11,7 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 from spark_support import (
-    assert_outputs, assert_run, bank, bank_log, expected, meter_log, meters, outputs_of, stored, word_log, words, write_files,
+    assert_outputs,
+    assert_run,
+    bank,
+    bank_log,
+    expected,
+    meter_log,
+    meters,
+    outputs_of,
+    stored,
+    word_log,
+    words,
+    write_files,
 )  # fmt: skip
 
 from mainstem.app import App
@@ -175,7 +186,9 @@ def test_the_first_bad_row_stops_a_replay_and_leaves_nothing(spark: SparkSession
 
 def test_rows_out_of_order_in_a_file_are_bad_input(spark: SparkSession, tmp_path: Path) -> None:
     table = meter_log(600)
-    path = write_files(tmp_path / "log", pa.concat_tables([table.slice(400), table.slice(0, 400)]), files=1, row_group=100)
+    path = write_files(
+        tmp_path / "log", pa.concat_tables([table.slice(400), table.slice(0, 400)]), files=1, row_group=100
+    )
     for plan in ("fused", "one_stage"):
         with pytest.raises(InputError, match="row 200"):
             meters.replay(spark, path, plan=plan, partitions=4, out=tmp_path / plan, jit=False)

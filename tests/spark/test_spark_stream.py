@@ -14,7 +14,16 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from spark_support import (
-    assert_run, bank, bank_log, expected, meter_log, meters, stored, word_log, words, write_files,
+    assert_run,
+    bank,
+    bank_log,
+    expected,
+    meter_log,
+    meters,
+    stored,
+    word_log,
+    words,
+    write_files,
 )  # fmt: skip
 
 import mainstem as ms
@@ -123,7 +132,9 @@ def test_a_function_that_fails_after_the_commit_is_called_again(spark: SparkSess
     live.go(out=emit)
     assert [batch for batch, _ in got] == [0, 1, 1, 2, 3]
     assert_same(Outcome(got[1][1]), Outcome(got[2][1]))
-    assert_same(Outcome(pa.table({}), expected(bank, live.table).state), Outcome(pa.table({}), stored(bank, live.state)))
+    assert_same(
+        Outcome(pa.table({}), expected(bank, live.table).state), Outcome(pa.table({}), stored(bank, live.state))
+    )
 
 
 def late_log() -> tuple[pa.Table, pa.Table]:

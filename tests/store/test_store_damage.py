@@ -260,6 +260,24 @@ def test_the_first_snapshot_damaged_falls_back_to_the_whole_log(tmp_path: Path) 
         assert report_of(tmp_path) == ("warning", expected)
 
 
+def test_a_snapshot_with_a_part_too_few_or_too_many_is_reported(small: Path) -> None:
+    """Each record is whole; together they are not the file that was written."""
+    expected = contents(small)
+    snapshot = Layout(small).snapshot(3)
+    head, part, last = [record + b"MSTM-END" for record in snapshot.read_bytes().split(b"MSTM-END")[:-1]]
+    assert head + part + last == snapshot.read_bytes()
+    for records in (
+        [head, last],
+        [head, part, part, last],
+        [head, part],
+        [part, last],
+        [head, part, last, last],
+        [last],
+    ):
+        with changed(snapshot, b"".join(records)):
+            assert report_of(small) == ("warning", expected)
+
+
 def test_a_new_snapshot_makes_up_for_a_damaged_one(small: Path) -> None:
     layout = Layout(small)
     data = bytearray(layout.snapshot(3).read_bytes())

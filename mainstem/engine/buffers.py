@@ -1,0 +1,28 @@
+"""Memory of batches. Touching new pages costs more than most kernels, so what can be used again is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+class Scratch:
+    """Arrays by name that live from one batch to the next; their content does not."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, count: int, dtype: Any) -> np.ndarray:
+        """`count` values of undefined content, valid until this name is asked for again."""
+        known = self._arrays.get(name)
+        if known is None or len(known) < count:
+            known = self._arrays[name] = np.empty(count, dtype)
+        return known[:count]
+
+
+def fresh(count: int, dtype: Any) -> np.ndarray:
+    """An array of undefined content for results. Arrow's allocator keeps freed memory, where NumPy's gives it back."""
+    kind = np.dtype(dtype)
+    return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind, count)
