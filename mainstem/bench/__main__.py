@@ -11,7 +11,7 @@ from rich.console import Console
 from mainstem.bench import data
 from mainstem.bench import ledger as ledger_bench
 
-WIDTH_MIN = 125  # of the widest table; a narrower terminal or a pipe would cut digests
+WIDTH_MIN = 130  # of the widest table; a narrower terminal or a pipe would cut digests
 
 cli = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -77,7 +77,7 @@ def run_replay(spark: SparkSession, log: Path, folder: Path, tick: Tick | None =
     started = time.perf_counter()
     results, state = folder / "outputs", folder / "state"
     ledger.app.replay(spark, str(log), initial=ledger.initial(), state=state, out=results, progress=tick)
-    return Run("replay on Spark", time.perf_counter() - started, read_outputs(results), tables_of(state))
+    return Run("Spark, replay", time.perf_counter() - started, read_outputs(results), tables_of(state))
 
 
 def run_live(spark: SparkSession, log: Path, folder: Path, tick: Tick | None = None) -> Run:
@@ -106,9 +106,7 @@ def run_live(spark: SparkSession, log: Path, folder: Path, tick: Tick | None = N
             raise SparkError(f"the live run failed: {error}")
     finally:
         query.stop()
-    return Run(
-        f"live on Spark, {FILES} micro-batches", time.perf_counter() - started, read_outputs(results), tables_of(state)
-    )
+    return Run("Spark, live", time.perf_counter() - started, read_outputs(results), tables_of(state))
 
 
 def read_outputs(folder: Path) -> pa.Table:
@@ -132,7 +130,8 @@ def check(log: Path, runs: list[Run]) -> dict[str, bool]:
 
 
 def report(events: int, runs: list[Run], checks: dict[str, bool], state: Path) -> None:
-    table = Table(box=box.SIMPLE_HEAD, title=f"{events:,} deposits and transfers", title_justify="left")
+    title = f"{events:,} deposits and transfers (live: {FILES} micro-batches)"
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for name in ("", "seconds", "events/s", "outputs", "state"):
         table.add_column(name, justify="right" if name in ("seconds", "events/s") else "left", no_wrap=True)
     for run in runs:

@@ -20,17 +20,17 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def kernel_arrays(name: str, type_: Type, column: pa.Array | None, state: State) -> dict[str, np.ndarray]:
-    """Parameters of one event field: `name`, `name_ok` when nullable, `name_off` for lists; empty without a column."""
+def kernel_arrays(type_: Type, column: pa.Array | None, state: State) -> dict[str, np.ndarray]:
+    """By role: `x` the values, `ok` validity when nullable, `off` offsets of lists; empty arrays without a column."""
     if column is None:
         column = pa.array([], type_.arrow)
     arrays: dict[str, np.ndarray] = {}
     if type_.nullable:
-        arrays[f"{name}_ok"] = frozen(validity(column))
+        arrays["ok"] = frozen(validity(column))
     if type_.is_list:
         offsets, column = _list_parts(column)
-        arrays[f"{name}_off"] = frozen(offsets)
-    arrays[name] = frozen(values(column, type_.base, state))
+        arrays["off"] = frozen(offsets)
+    arrays["x"] = frozen(values(column, type_.base, state))
     return arrays
 
 

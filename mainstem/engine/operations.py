@@ -58,7 +58,8 @@ class Operations:
                 arrays[f"x{kind}_ts"] = frozen(self._timestamps(batch, kind))
             else:
                 column = None if found is None else found.arrays[name]
-                arrays |= kernel_arrays(f"x{kind}_{name}", type_, column, self.state)
+                found_arrays = kernel_arrays(type_, column, self.state)
+                arrays |= {f"{role}{kind}_{name}": array for role, array in found_arrays.items()}
 
     def _timestamps(self, batch: EventBatch, kind: int) -> np.ndarray:
         return batch.ts if len(self.program.events) == 1 else batch.ts[batch.kind == kind]
@@ -120,16 +121,15 @@ class Operations:
     ) -> dict[str, Any]:
         own: dict[str, Any] = {}
         for name in function.key_parameters or ():
-            if name == "S":
+            role, _, rest = name.partition("_")
+            if role == "S":
                 own[name] = self.strings
-            elif name.startswith("x_"):
-                own[name] = arrays[f"x{function.kind}_{name[2:]}"]
-            elif name.endswith("_ok"):
-                own[name] = np.zeros(events, np.uint8)
-            elif name.startswith("k"):
-                own[name] = np.zeros(events, np.int64)
+            elif role in ("x", "ok", "off"):
+                own[name] = arrays[f"{role}{function.kind}_{rest}"]
+            elif role[0] == "k":
+                own[name] = np.zeros(events, np.uint8 if rest == "ok" else np.int64)
             else:
-                own[name] = np.zeros(dynamic[int(name[1:].split("_")[0])], np.int64)
+                own[name] = np.zeros(dynamic[int(role[1:])], np.int64)
         return own
 
     def _reserve_undo(self, table: int, room: int) -> None:

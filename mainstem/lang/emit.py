@@ -3,8 +3,9 @@
 Names inside generated functions:
 
     S               codes of constant strings
-    x_f             column f of the event type; x_f_ok its validity, x_f_off its list offsets
-    e_f             this event's value of f
+    x_f, ok_f, off_f      column f of the event type; its validity; its list offsets
+    e_f, ne_f, lo_f, hi_f this event's value of f; whether it is null; where its list begins and ends
+    l_x, ln_x             the user's local x; whether it is null
     R3, r3, w3      row numbers of static site 3; the row of this transaction; "already noted as written"
     T0, Z0          rows of table 0; its default row
     V0, U0, u0      rows written; their records before (only where locals can't hold them); how many
@@ -92,9 +93,9 @@ def event_parameters(fields: dict[str, Type]) -> list[str]:
     for name, type_ in fields.items():
         names.append(f"x_{name}")
         if type_.nullable:
-            names.append(f"x_{name}_ok")
+            names.append(f"ok_{name}")
         if type_.is_list:
-            names.append(f"x_{name}_off")
+            names.append(f"off_{name}")
     return names
 
 
@@ -103,12 +104,12 @@ def _load_event(lines: Lines, fields: dict[str, Type]) -> None:
         if name == "ts":
             lines.add("e_ts = x_ts[j]")
         elif type_.is_list:
-            lines.add(f"e_{name}_lo = x_{name}_off[p]", f"e_{name}_hi = x_{name}_off[p + 1]")
+            lines.add(f"lo_{name} = off_{name}[p]", f"hi_{name} = off_{name}[p + 1]")
         else:
             test = " != 0" if type_.base == "bool" else ""
             lines.add(f"e_{name} = x_{name}[p]{test}")
         if type_.nullable:
-            lines.add(f"e_{name}_null = x_{name}_ok[p] == 0")
+            lines.add(f"ne_{name} = ok_{name}[p] == 0")
 
 
 class Writer:
@@ -172,7 +173,7 @@ class Writer:
                 self.special(s)
 
     def item(self, s: ir.Item) -> str:
-        return f"x_{s.field}[e_{s.field}_lo + {s.index.text}]{' != 0' if s.is_bool else ''}"
+        return f"x_{s.field}[lo_{s.field} + {s.index.text}]{' != 0' if s.is_bool else ''}"
 
     def call(self, s: ir.Checked) -> str:
         arguments = [a.text for a in s.arguments]
@@ -306,7 +307,7 @@ class KeyWriter(Writer):
 
     def item(self, s: ir.Item) -> str:
         # The index check may have failed and the slice gone on, so this must not read past the list.
-        inside = f"e_{s.field}_lo + {s.index.text} < e_{s.field}_hi"
+        inside = f"lo_{s.field} + {s.index.text} < hi_{s.field}"
         return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
 
     def special(self, s: ir.Statement) -> None:

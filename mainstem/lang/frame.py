@@ -158,7 +158,7 @@ class Frame:
                     _conversion_remedy(known, value.base),
                 )
             self.types[name] = (value.base, _line(node))
-        local, flag = f"l_{name}", f"l_{name}_null"
+        local, flag = f"l_{name}", f"ln_{name}"
         self.emit(ir.Let(_line(node), local, value.text, value.names[:1] if value.text.isidentifier() else ()))
         if name in self.nullable_names:
             null = value.null or "False"
@@ -188,7 +188,7 @@ class Frame:
                 del self.env[name]
             elif name in self.nullable_names:
                 base = binding.value.base
-                self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
+                self.env[name] = Binding(value=Value(f"l_{name}", base, f"ln_{name}"))
 
     def leave_loop(self, before: dict[str, Binding]) -> None:
         names = self.loops.pop()
@@ -199,7 +199,7 @@ class Frame:
                 del self.env[name]
             elif name in self.nullable_names:
                 base = self.types.get(name, ("none", 0))[0]
-                self.env[name] = Binding(value=Value(f"l_{name}", base, f"l_{name}_null"))
+                self.env[name] = Binding(value=Value(f"l_{name}", base, f"ln_{name}"))
         self.reachable = True
 
 
@@ -211,7 +211,7 @@ def _join_bindings(name: str, bindings: list[Binding]) -> Binding | None:
         return None
     values = [b.value for b in bindings if b.value is not None]
     base = next((v.base for v in values if v.base != "none"), "none")
-    null = f"l_{name}_null" if any(v.null for v in values) else None
+    null = f"ln_{name}" if any(v.null for v in values) else None
     return Binding(value=Value(f"l_{name}", base, null))
 
 

@@ -172,6 +172,13 @@ def wrap(value: Any) -> Any:
     return Int64(value) if type(value) is int else value
 
 
+def plain(value: Any) -> Any:
+    """Integers as Python's own, for comparisons; everything else is itself."""
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return int(value) if type(value) is Int64 else value
+
+
 def _check(value: Any) -> Any:
     if type(value) is int or type(value) is Int64:
         if not INT64_MIN <= value <= INT64_MAX:

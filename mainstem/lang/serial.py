@@ -10,8 +10,9 @@ _LOCAL = ("j", "p", "t")
 
 def kernel_name(body: Body, name: str) -> str:
     """The kernel-wide name of a transaction's parameter: columns belong to an event type, row numbers to a function."""
-    if name.startswith("x_"):
-        return f"x{body.kind}_{name[2:]}"
+    role, _, field = name.partition("_")
+    if role in ("x", "ok", "off"):
+        return f"{role}{body.kind}_{field}"
     if name[0] == "R":
         return f"R{body.index}_{name[1:]}"
     return name

@@ -71,7 +71,8 @@ def interpretable(function: Callable[..., Any], _seen: dict[Any, Any] | None = N
     tree = _Integers64().visit(copy.deepcopy(source.tree))
     tree.decorator_list = []
     module = ast.fix_missing_locations(ast.Module([tree], []))
-    scope = {**source.scope, "__builtins__": {**vars(builtins), **runtime.CHECKED_BUILTINS}, _INT64: runtime.Int64}
+    scope = {**source.scope, "__builtins__": {**vars(builtins), **runtime.CHECKED_BUILTINS}}
+    scope |= {_INT64: runtime.Int64, _PLAIN: runtime.plain}
     exec(compile(module, source.file, "exec"), scope)
     seen[function] = scope[tree.name]
     for name in function.__code__.co_names + function.__code__.co_freevars:
@@ -80,16 +81,27 @@ def interpretable(function: Callable[..., Any], _seen: dict[Any, Any] | None = N
     return seen[function]
 
 
-_INT64 = "__int64__"
+_INT64, _PLAIN = "__int64__", "__plain__"
 
 
 class _Integers64(ast.NodeTransformer):
-    """Writes every integer literal `n` as `__int64__(n)`."""
+    """Writes every integer literal `n` as `__int64__(n)`, and compares plain values.
+
+    CPython compares a float with an int by shifting and negating the int, which must not count as the user's arithmetic.
+    """
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        node.left, *node.comparators = [self._call(_PLAIN, value) for value in (node.left, *node.comparators)]
+        return node
+
+    def _call(self, name: str, value: ast.expr) -> ast.expr:
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [value], []), value)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if type(node.value) is not int:
             return node
-        return ast.copy_location(ast.Call(ast.Name(_INT64, ast.Load()), [node], []), node)
+        return self._call(_INT64, node)
 
 
 def _interpretable_value(value: Any, seen: dict[Any, Any]) -> Any:

@@ -27,7 +27,7 @@ def lower_helper(frame: Frame, name: str, shapes: tuple[tuple[str, bool], ...]) 
     flags = []
     for parameter, (base, nullable) in zip(parameters, shapes, strict=True):
         frame.types[parameter] = (base, frame.source.tree.lineno)
-        flag = f"l_{parameter}_null" if nullable else None
+        flag = f"ln_{parameter}" if nullable else None
         frame.env[parameter] = Binding(value=Value(f"l_{parameter}", base, flag))
         if flag is not None:
             frame.nullable_names.add(parameter)

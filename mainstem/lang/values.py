@@ -118,8 +118,8 @@ def list_field(frame: Frame, node: ast.expr) -> Field | None:
 def list_length(frame: Frame, node: ast.expr, field: Field) -> Value:
     frame.used_fields[field.name] = field.type
     if field.type.nullable:
-        frame.not_null(Value("0", "int", f"e_{field.name}_null"), node)
-    return frame.let(node, f"e_{field.name}_hi - e_{field.name}_lo", (), "int")
+        frame.not_null(Value("0", "int", f"ne_{field.name}"), node)
+    return frame.let(node, f"hi_{field.name} - lo_{field.name}", (), "int")
 
 
 def list_item(frame: Frame, node: ast.expr, field: Field, index: Value) -> Value:
@@ -133,5 +133,5 @@ def event_value(frame: Frame, node: ast.Attribute) -> Value:
     if field.type.is_list:
         raise frame.uncompilable(f"list field {field.name} can be looped over, indexed and measured only", node)
     frame.used_fields[field.name] = field.type
-    null = f"e_{field.name}_null" if field.type.nullable and field.name not in frame.not_null_fields else None
+    null = f"ne_{field.name}" if field.type.nullable and field.name not in frame.not_null_fields else None
     return Value(f"e_{field.name}", seen_as(field.type), null)

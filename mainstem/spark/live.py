@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 from mainstem.errors import SparkError, StoreError
 from mainstem.schema import INT64_MIN
 from mainstem.spark.job import Job
-from mainstem.spark.target import publish_committed
+from mainstem.spark.target import QUERIES, publish_committed
 from mainstem.store import Store, discard_staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-QUERIES, EMITTED = "queries", "emitted"
-"""Keys of a commit's meta: last batch id per query, and staged outputs for the user's function."""
+EMITTED = "emitted"
+"""Key of a commit's meta: staged outputs for the user's function."""
 
 _QUERY_ID = "sql.streaming.queryId"  # Spark's own name of the local property
 

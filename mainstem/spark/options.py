@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mainstem.errors import InputError, SparkError
-from mainstem.gate.validate import check_on_bad
 from mainstem.lang import Program
 from mainstem.spark.sources import CLASSIC_ONLY, local_path
 from mainstem.state import JIT_ENABLED, State
@@ -53,10 +52,6 @@ def folder(name: str, value: Any) -> str | None:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise InputError(f"{name}={value!r}\n  pass the path of a folder")
     return local_path(value, f"{name}=")
-
-
-def check_bad(on_bad: str) -> None:
-    check_on_bad(on_bad)
 
 
 def check_initial(program: Program, initial: Any) -> Mapping[str, pa.Table] | None:

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from mainstem.engine import make_executor
 from mainstem.errors import InputError
-from mainstem.gate import open_events
+from mainstem.gate.validate import check_on_bad
 from mainstem.lang import Program
 from mainstem.spark import blobs, execute, options
+from mainstem.spark.frames import project
 from mainstem.spark.job import Job, Report
 from mainstem.spark.plan import Choice, check_program, choose
-from mainstem.spark.preprocess import preprocess_rows, preprocess_splits
+from mainstem.spark.preprocess import preprocess_rows, preprocess_splits, shards_of
 from mainstem.spark.progress import Watch
 from mainstem.spark.sources import Source, Split, read_footers, sources_of, splits_of
 from mainstem.spark.target import Folder, StoreTarget, check_reports, open_target
@@ -77,7 +78,7 @@ def replay(
     options.check_session(spark)
     check_program(program)
     sources = sources_of(events, program.events, streaming=False)
-    options.check_bad(on_bad)
+    check_on_bad(on_bad)
     out_path, state_path = options.folder("out", out), options.folder("state", state)
     tables = options.check_initial(program, initial)
     count = options.positive("partitions", partitions, options.default_partitions(spark))
@@ -113,6 +114,8 @@ def replay_info(df: DataFrame) -> ReplayInfo:
 def compile_program(program: Program, jit: bool) -> None:
     """Compile in the driver: workers then load the code, and never write one cache at the same time."""
     make_executor(program, State({table.name: table for table in program.tables}), jit=jit)
+    for key in {table.key for table in program.tables}:
+        shards_of([pa.array([], part.arrow) for part in key], 1)
 
 
 def _run_now(
@@ -220,25 +223,3 @@ class Pipeline:
             for source in paths
             for split in splits_of(source, read_footers(str(source.path)), -(-self.partitions // len(paths)))
         ]
-
-
-def project(source: Source, program: Program) -> DataFrame:
-    """The columns of a DataFrame that the program reads; what is missing raises here, before a job runs."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    df = source.df
-    assert df is not None
-    empty = to_arrow_schema(df.schema).empty_table()
-    batch = pa.RecordBatch.from_arrays([column.combine_chunks() for column in empty.columns], schema=empty.schema)
-    given = batch if source.event is None else {source.event: batch}
-    stream, _ = open_events(given, program.events, columns=program.used_columns)
-    for _ in stream:
-        pass
-    deriving = {derive.event for derive in program.derives}
-    wanted = {"ts", "event"} if source.event is None else {"ts"}
-    for event in program.events:
-        if source.event in (None, event.name):
-            wanted |= (
-                {f.name for f in event.fields} if event.name in deriving else set(program.used_columns[event.name])
-            )
-    return df.select(*[name for name in df.columns if name in wanted])

@@ -69,7 +69,9 @@ def _source(index: int, event: str | None, item: Any, streaming: bool) -> Source
     if isinstance(item, DataFrame):
         return Source(index, event, df=_checked(item, streaming))
     if isinstance(item, (str, os.PathLike)) and not streaming:
-        return Source(index, event, path=local_path(item, f"input {index}"))
+        path = local_path(item, f"input {index}")
+        files_of(path)  # an error when there are none
+        return Source(index, event, path=path)
     if streaming:
         raise InputError(f"input {index} is {type(item).__name__}\n  give a streaming DataFrame (spark.readStream…)")
     remedy = (

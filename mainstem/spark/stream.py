@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from mainstem.errors import InputError, SparkError
+from mainstem.gate.validate import check_on_bad
 from mainstem.lang import Program
 from mainstem.spark import options
+from mainstem.spark.frames import project
 from mainstem.spark.job import Job
 from mainstem.spark.live import Emit, Live
 from mainstem.spark.live_keyed import Keyed
 from mainstem.spark.live_one import OneStage
 from mainstem.spark.plan import check_program, why_not_keyed
-from mainstem.spark.replay import compile_program, project
+from mainstem.spark.replay import compile_program
 from mainstem.spark.sources import Source, sources_of
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def stream(
     options.check_session(spark)
     check_program(program)
     sources = sources_of(events, program.events, streaming=True)
-    options.check_bad(on_bad)
+    check_on_bad(on_bad)
     tables = options.check_initial(program, initial)
     path = _state_path(state)
     checkpoint_path = _checkpoint_path(checkpoint, path)
@@ -172,7 +174,7 @@ def _united(sources: Sequence[Source], program: Program) -> DataFrame:
     frames = []
     for source in sources:
         frame = project(source, program)
-        if source.event is not None:
+        if source.event is not None and len(program.events) > 1:
             frame = frame.withColumn("event", functions.lit(source.event))
         frames.append(frame)
     _check_types(frames)

@@ -34,6 +34,9 @@ from mainstem.store import (
 from mainstem.store.layout import Layout
 
 REJECTS_KEY = "rejects"
+QUERIES = "queries"
+"""Keys of a commit's meta: staged files of rejected rows, and the last batch id of every live query."""
+
 SUCCESS = "_SUCCESS"
 Tables = Mapping[str, pa.Table]
 
@@ -103,6 +106,8 @@ class StoreTarget:
         events = max((report.events for report in reports), default=0)
         times = [report.last_ts for report in reports if report.last_ts is not None]
         meta: dict[str, Any] = {"seq": self.first_seq + events, "ts": max(times, default=self.store.meta.get("ts"))}
+        if QUERIES in self.store.meta:  # live runs on this state must still know what they have done
+            meta[QUERIES] = self.store.meta[QUERIES]
         meta |= pending(self.out, [staged for report in reports for staged in report.staged])
         meta |= pending_rejects(self.rejects, [staged for report in reports for staged in report.rejects_staged])
         return meta

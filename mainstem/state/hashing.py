@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from mainstem.state.arrow import byte_column, int64_values, is_bytes, is_text, valid_flags, whole
 from mainstem.state.jit import kernel
-from mainstem.state.mixing import LOW_63, frozen, hash_bytes, mix
+from mainstem.state.mixing import frozen, hash_bytes, mix, product_63
 
 _NULL = 0x6E75_6C6C  # stands for a null value
 _FIRST = 0x3C6E_F372_FE94_F82B  # keeps zeros and empty texts from hashing to 0, however many there are
@@ -64,5 +64,5 @@ def _mix_bytes(states: np.ndarray, offsets: np.ndarray, data: np.ndarray, words:
 @kernel
 def _finish(states: np.ndarray) -> None:
     for i in range(len(states)):
-        state = (int(states[i]) * _LAST) & LOW_63
+        state = product_63(int(states[i]), _LAST)
         states[i] = state ^ (state >> 29)

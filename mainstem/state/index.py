@@ -50,7 +50,7 @@ class KeyIndex:
         return self._look_up(components, ok, insert=True, out=out)
 
     def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """`resolve` of the keys at these positions; dense integer keys are looked up in place, without gathering them."""
+        """`resolve` of the keys at these positions; dense integer keys are looked up in place, not gathered."""
         if len(self.direct) and _find_direct_at(self.direct, frozen(components[0]), frozen(positions), out) >= 0:
             return out
         return self.resolve([part[positions] for part in components], out=out)

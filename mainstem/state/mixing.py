@@ -1,13 +1,17 @@
 """Bit mixing that gives the same numbers compiled and uncompiled.
 
-Compiled, integers are int64 and wrap; uncompiled, they are Python's and grow. Products are cut to 63 bits at once and a
+Compiled, integers are int64; uncompiled, they are Python's and grow. Products are cut to 63 bits at once and a
 word is made a Python integer with `int()` first, so both agree (and NumPy scalars, which warn about overflow, never
 appear in the arithmetic).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import types
+from numba.extending import intrinsic, overload
 
 from mainstem.state.jit import inlined
 
@@ -17,11 +21,30 @@ _LOW_32 = 0xFFFF_FFFF
 _GOLDEN = 0x4F1B_BCDC_BFA5_3E0B
 
 
+def product_63(a: int, b: int) -> int:
+    """The low 63 bits of a product."""
+    return (a * b) & LOW_63
+
+
+@intrinsic
+def _wrapping_product(typing_context: Any, a: Any, b: Any) -> Any:
+    # Numba marks `int64 * int64` as never overflowing, and LLVM takes its word: a constant product would be anything.
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.mul(*arguments)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@overload(product_63, strict=False)  # annotations differ
+def _product_63_compiled(a: Any, b: Any) -> Any:
+    return lambda a, b: _wrapping_product(a, b) & LOW_63
+
+
 @inlined
 def mix(state: int, word: int) -> int:
     """The 63-bit state after one more 64-bit word; low and high bits are both usable."""
     word = state ^ word ^ ((word >> 32) & _LOW_32)
-    word = (word * _GOLDEN) & LOW_63
+    word = product_63(word, _GOLDEN)
     return word ^ (word >> 32)
 
 

@@ -24,18 +24,16 @@ class Case:
     module: ModuleType
     stream: Stream
 
-    def inputs(self, *, objects: bool = False) -> list[Any]:
-        return self.stream.objects(self.module) if objects else self.stream.tables()
-
-    def run(self, *, objects: bool = False, **options: Any) -> Outcome:
-        """`app.run` from an empty state."""
+    def run(self, *, objects: bool = False, chunks: int = 1, **options: Any) -> Outcome:
+        """`app.run` from an empty state, on event objects or on Arrow tables of so many chunks."""
+        events: Any = self.stream.objects(self.module) if objects else self.stream.tables(chunks)
         with self._described(options):
-            result = self.module.app.run(self.inputs(objects=objects), **options)
+            result = self.module.app.run(events, **options)
         return Outcome(result.outputs, dict(self.module.app.state))
 
-    def check(self, expected: Outcome, *, objects: bool = False, **options: Any) -> None:
+    def check(self, expected: Outcome, **options: Any) -> None:
         """Run once more and compare with what was expected (the oracle's outcome)."""
-        actual = self.run(objects=objects, **options)
+        actual = self.run(**options)
         with self._described(options):
             assert_same(expected, actual)
 

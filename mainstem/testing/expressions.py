@@ -138,7 +138,7 @@ class Expressions(Leaves):
     def _bool(self, depth: int, pure: bool) -> str:
         kind = self.draw.weighted(_BOOL_KINDS)
         if kind == "chain":
-            parts = [self.of("int", depth, pure=pure) for _ in range(3)]
+            parts = [self.of(self.draw.one(("int", "int", "float")), depth, pure=pure) for _ in range(3)]
             return f"({parts[0]} {self.draw.one(_ORDERINGS)} {parts[1]} {self.draw.one(_ORDERINGS)} {parts[2]})"
         if kind == "logic":
             parts = [self.of("bool", depth, pure=pure) for _ in range(self.draw.between((2, 3)))]

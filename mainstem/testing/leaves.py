@@ -29,7 +29,13 @@ class Leaves:
             options.append((3, lambda b: self.draw.one(self._variables(b, pure)).name))
         if not pure and self._places(base):
             options.append((5, lambda b: self.place(b) or self.constant(b)))
+        if base == "int" and self.scope.rows and self.draw.chance(0.05) and (length := self._array_length()):
+            return length
         return self.draw.weighted(options)(base)
+
+    def _array_length(self) -> str | None:
+        arrays = [f"len({r.name}.{f.name})" for r in self.scope.rows for f in r.table.fields if f.type.length]
+        return self.draw.one(arrays) if arrays else None
 
     def constant(self, base: str) -> str:
         extreme = self.draw.chance(self.draw.knobs.extremes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mainstem.schema import EventSchema, Field, TableSchema
@@ -91,10 +91,23 @@ class Scope:
     level: int = 0  # state-dependent conditions around this place
     nesting: int = 0
     fresh: int = 0  # numbers the names, so that no name is used with two types
+    retired: list[Variable] = field(default_factory=list)  # names of blocks that ended, free to be used again
 
     def name(self, prefix: str) -> str:
         self.fresh += 1
         return f"{prefix}{self.fresh}"
+
+    def local(self, prefix: str, like: Variable) -> str:
+        """A name for a new local such as `like`: a fresh one, or one of the same kind whose block has ended.
+
+        A name is one thing in the whole function for the analysis of keys, so a pure one is used again only where no
+        state-dependent condition stands around it.
+        """
+        used = {v.name for v in self.variables}
+        again = [v for v in self.retired if replace(v, name="") == replace(like, name="") and v.name not in used]
+        if again and len(self.retired) % 2 and not (like.pure and like.level):
+            return again[-1].name
+        return self.name(prefix)
 
     def fields(self, wanted: Callable[[Field], bool]) -> list[Field]:
         """Event fields that satisfy `wanted`."""
@@ -112,6 +125,7 @@ class Scope:
         yield
         self.nesting -= 1
         self.level -= state_dependent
+        self.retired += [v for v in self.variables if v not in variables]
         self.variables, self.rows = variables, rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from mainstem.schema import EventSchema, Field
 from mainstem.testing.expressions import Expressions
@@ -11,6 +12,7 @@ from mainstem.testing.model import Draw, RowName, Scope, Variable, World, seen
 
 Lines = list[str]
 _BASES = ((6, "int"), (3, "float"), (2, "bool"), (2, "str"), (0.5, "bytes"))
+_PREFIXES = {"int": "n", "float": "x", "bool": "b", "str": "s", "bytes": "y"}
 _STEPS = {"int": ("+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"), "float": ("+", "-", "*", "/")}
 _REASONS = ("too small", "not allowed", "limit reached", "ungültig")
 _NO_LEVEL, _ANY_LEVEL = -2, -1  # where `break` and `continue` may stand: nowhere, anywhere in the loop
@@ -57,7 +59,13 @@ class Body:
             (1.2, self.require),
         ]
         if self.scope.nesting < self.draw.knobs.nesting:
-            options += [(4, self.if_), (1, self.early_exit), (1.6, self.for_), (0.8, self.while_)]
+            options += [
+                (4, self.if_),
+                (0.8, self.chosen_local),
+                (1, self.early_exit),
+                (1.6, self.for_),
+                (0.8, self.while_),
+            ]
         for _ in range(8):  # some statements need names that do not exist here; then another is drawn
             if lines := self.draw.weighted(options)():
                 return lines
@@ -77,8 +85,11 @@ class Body:
         return [f"{self.declare(base, pure)} = {value}"]
 
     def declare(self, base: str, pure: bool) -> str:
-        name = self.scope.name({"int": "n", "float": "x", "bool": "b", "str": "s", "bytes": "y"}[base])
-        self.scope.variables.append(Variable(name, base, pure, self.scope.level))
+        return self._new(_PREFIXES[base], Variable("", base, pure, self.scope.level))
+
+    def _new(self, prefix: str, like: Variable) -> str:
+        name = self.scope.local(prefix, like)
+        self.scope.variables.append(replace(like, name=name))
         return name
 
     def maybe_null_local(self) -> Lines:
@@ -87,11 +98,11 @@ class Body:
         known = [v for v in self.scope.variables if v.nullable and v.base == base and self._may_assign(v)]
         if known and self.draw.chance(0.4):
             v = self.draw.one(known)
+            if base != "str" and self.draw.chance(0.3):
+                return [f"{v.name} {self.step(base, v.pure)}"]
             return [f"{v.name} = {self.write.maybe_null(base, v.pure)}"]
         value = self.write.maybe_null(base, pure)
-        name = self.scope.name("maybe")
-        self.scope.variables.append(Variable(name, base, pure, self.scope.level, nullable=True))
-        return [f"{name} = {value}"]
+        return [f"{self._new('maybe', Variable('', base, pure, self.scope.level, nullable=True))} = {value}"]
 
     def bind_key(self) -> Lines:
         """A tuple under a name, to be a key later: it keeps the values of the line that made it."""
@@ -99,9 +110,8 @@ class Body:
         if not tables:
             return []
         bases = tuple(seen(t.base) for t in self.draw.one(tables).key)
-        value, name = self.write.key_tuple(bases), self.scope.name("key")
-        self.scope.variables.append(Variable(name, "", True, self.scope.level, parts=bases))
-        return [f"{name} = {value}"]
+        value = self.write.key_tuple(bases)
+        return [f"{self._new('key', Variable('', '', True, self.scope.level, parts=bases))} = {value}"]
 
     def _may_assign(self, v: Variable) -> bool:
         return not v.loop and (not v.pure or v.level == self.scope.level)
@@ -163,6 +173,10 @@ class Body:
         return [f"{place} {self.step(base, False)}"] if place else []
 
     def bind_row(self) -> Lines:
+        if self.scope.rows and self.draw.chance(0.15):
+            other, name = self.draw.one(self.scope.rows), self.scope.name("row")
+            self.scope.rows.append(RowName(name, other.table))
+            return [f"{name} = {other.name}"]
         if not self.scope.tables or self.scope.refs_left <= 0:
             return []
         table = self.draw.one(self.scope.tables)
@@ -188,6 +202,23 @@ class Body:
             with self.scope.block(state_dependent=not pure):
                 lines += ["else:", *indented(self.block(self.draw.between((1, 2))))]
         return lines
+
+    def chosen_local(self) -> Lines:
+        """A local that both arms of an `if` set, so that it is known after them."""
+        base, pure = self.draw.weighted(_BASES), self.draw.chance(0.5)
+        condition = self.write.condition(pure=pure)
+        arms = []
+        for _ in range(2):
+            with self.scope.block(state_dependent=not pure):
+                arms.append((self.block(1) if self.draw.chance(0.4) else [], self.write.of(base, pure=pure)))
+        name = self.declare(base, pure)
+        (first, value), (second, other) = arms
+        return [
+            f"if {condition}:",
+            *indented([*first, f"{name} = {value}"]),
+            "else:",
+            *indented([*second, f"{name} = {other}"]),
+        ]
 
     def require(self) -> Lines:
         """A condition that mostly holds, else few transactions would commit."""
@@ -216,22 +247,21 @@ class Body:
         lists = self.scope.fields(lambda f: f.type.is_list)
         over_lists = bool(lists) and self.draw.chance(0.6)
         pure = over_lists or self.draw.chance(0.7)
-        heads, iterable = self._lists(lists) if over_lists else ([(self.scope.name("k"), "int")], self._range(pure))
+        bases, iterable = self._lists(lists) if over_lists else (["int"], self._range(pure))
         with self.loop(state_dependent=self.draw.chance(0.5) or not pure):
-            for name, base in heads:
-                self.scope.variables.append(Variable(name, base, pure, self.scope.level, loop=True))
+            names = [self._new("k", Variable("", base, pure, self.scope.level, loop=True)) for base in bases]
             body = self.block(self.draw.between((1, 3)))
-        return [f"for {', '.join(name for name, _ in heads)} in {iterable}:", *indented(body)]
+        return [f"for {', '.join(names)} in {iterable}:", *indented(body)]
 
-    def _lists(self, lists: list[Field]) -> tuple[list[tuple[str, str]], str]:
-        """Loop variables with their types, and what they run over: a list, an enumerated one or several at once."""
+    def _lists(self, lists: list[Field]) -> tuple[list[str], str]:
+        """Types of the loop variables, and what they run over: a list, an enumerated one or several at once."""
         kind = self.draw.weighted(((6, "list"), (1, "enumerate"), (1, "zip")))
         fields = [self.draw.one(lists) for _ in range(2 if kind == "zip" else 1)]
-        heads = [(self.scope.name("k"), seen(f.type.base)) for f in fields]
+        bases = [seen(f.type.base) for f in fields]
         texts = ", ".join(f"{self.scope.parameter}.{f.name}" for f in fields)
         if kind == "enumerate":
-            return [(self.scope.name("k"), "int"), *heads], f"enumerate({texts})"
-        return heads, f"zip({texts})" if kind == "zip" else texts
+            return ["int", *bases], f"enumerate({texts})"
+        return bases, f"zip({texts})" if kind == "zip" else texts
 
     def _range(self, pure: bool) -> str:
         stop = f"{self.write.of('int', 1, pure=pure)} % {self.draw.between((2, 5))}"

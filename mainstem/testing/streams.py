@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -38,17 +39,16 @@ class Stream:
         """Instances of the module's event classes."""
         return [[getattr(module, e.kind)(**e.values) for e in events] for events in self.inputs]
 
-    def tables(self) -> list[pa.Table]:
-        """Arrow tables with the columns of all event types and a column `event`."""
+    def tables(self, chunks: int = 1) -> list[pa.Table]:
+        """Arrow tables with the columns of all event types and a column `event`; cut into chunks that do not begin
+        at the start of their buffers when `chunks` is more than 1."""
         columns = {f.name: f.type.arrow for s in self.schemas for f in s.fields}
-        fields = [("event", pa.string()), ("ts", pa.int64()), *columns.items()]
-        return [
-            pa.Table.from_arrays(
-                [pa.array([_cell(e, name) for e in events], type=kind) for name, kind in fields],
-                schema=pa.schema(fields),
-            )
-            for events in self.inputs
+        schema = pa.schema([("event", pa.string()), ("ts", pa.int64()), *columns.items()])
+        tables = [
+            pa.Table.from_arrays([pa.array([_cell(e, f.name) for e in rows], f.type) for f in schema], schema=schema)
+            for rows in self.inputs
         ]
+        return [_cut(table, chunks) for table in tables] if chunks > 1 else tables
 
     def ordered(self) -> list[Event]:
         """All events in the total order (ts, input, offset)."""
@@ -58,6 +58,11 @@ class Stream:
 
 def _cell(event: Event, column: str) -> Any:
     return event.kind if column == "event" else event.values.get(column)
+
+
+def _cut(table: pa.Table, chunks: int) -> pa.Table:
+    cuts = [table.num_rows * i // chunks for i in range(chunks + 1)]
+    return pa.concat_tables([table.slice(a, b - a) for a, b in pairwise(cuts)])
 
 
 def generate_events(

@@ -49,7 +49,7 @@ def test_nulls_and_unknown_names_of_a_dictionary_are_bad_rows(
 ) -> None:
     names: list[Any] = TABLE["event"].to_pylist()
     names[5], names[11] = None, "Stranger"
-    columns = [encoded(names, [*dictionary, "Stranger"], indices, pa.string()), pa.array(names)]
+    columns = [encoded(names, ["Stranger", *dictionary], indices, pa.string()), pa.array(names)]
     batches, rejects = zip(*(open_events(with_events(TABLE, c), BOTH, on_bad="reject") for c in columns), strict=True)
     assert [[batch.ts.tolist() for batch in found] for found in batches] == [
         [[n for n in range(40) if n not in (5, 11)]]
@@ -61,7 +61,7 @@ def test_nulls_and_unknown_names_of_a_dictionary_are_bad_rows(
 @pytest.mark.parametrize("values", [pa.array([b"Move", b"Ping"]), pa.array([[0], [1]])], ids=["bytes", "lists"])
 def test_a_dictionary_of_anything_but_names_is_unknown(values: pa.Array) -> None:
     codes = pa.array(np.zeros(len(TABLE), dtype=np.int8))
-    with pytest.raises(InputError, match="row 0: column 'event' names .* is no event type of this app"):
+    with pytest.raises(InputError, match=r"row 0: column 'event' names .* is no event type of this app"):
         read(with_events(TABLE, pa.DictionaryArray.from_arrays(codes, values)))
 
 

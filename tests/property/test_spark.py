@@ -1,4 +1,4 @@
-"""Generated programs on Spark: replay on 1, 2 and 4 partitions and live in several micro-batches, against the oracle."""
+"""Generated programs on Spark: replay on 1, 2, 4 partitions and live in several micro-batches, against the oracle."""
 
 from __future__ import annotations
 

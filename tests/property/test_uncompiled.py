@@ -17,7 +17,7 @@ def check(seed: int) -> bool:
     expected = case.run(engine="oracle", objects=seed % 5 == 0)
     compiled = case.module.app.program.compiled
     options = {"engine": "serial", "jit": False} if compiled else {"engine": "auto"}
-    case.check(expected, **options, batch=BATCHES[seed % len(BATCHES)])
+    case.check(expected, **options, chunks=1 + seed % 3, batch=BATCHES[seed % len(BATCHES)])
     return compiled
 
 
