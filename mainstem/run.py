@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_executor, outputs_to_arrow, rows_of_arrow
 from mainstem.errors import InputError, ProgramError
@@ -17,6 +16,7 @@ from mainstem.lang import Program, Spec
 from mainstem.result import Result, Stats
 from mainstem.state import State, digest
 from mainstem.store import DurableRun
+from mainstem.store.parquet import write_outputs
 
 Tables = dict[str, pa.Table]
 Progress = Callable[[int], None] | None
@@ -73,7 +73,7 @@ class _MemoryRun:
             self.out.mkdir(parents=True, exist_ok=True)
             final = self.out / f"part-{self.seq:020d}.parquet"
             hidden = final.with_name(f".{final.name}")
-            pq.write_table(pa.Table.from_batches([result.outputs]), hidden)
+            write_outputs(result.outputs, hidden)
             hidden.rename(final)
         self.seq += len(batch)
         return result

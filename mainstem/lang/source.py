@@ -87,7 +87,7 @@ _INT64, _PLAIN = "__int64__", "__plain__"
 class _Integers64(ast.NodeTransformer):
     """Writes every integer literal `n` as `__int64__(n)`, and compares plain values.
 
-    CPython compares a float with an int by shifting and negating the int, which must not count as the user's arithmetic.
+    CPython compares a float with an int by shifting and negating the int, which is not arithmetic of the user's.
     """
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:

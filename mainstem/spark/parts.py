@@ -15,18 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem.store import crash
+from mainstem.store.parquet import parquet_writer
 
 ROW_GROUP_ROWS = 1 << 18
 """Rows per row group: large enough that column chunks are long, small enough that few are in memory."""
 
 FILE_ROWS_MAX = 1 << 24
 """Rows per file: a reader gets several files to read side by side, and footers stay small."""
-
-COMPRESSION = "snappy"
-"""Ledger outputs: 20 million rows/s per core at 2 bytes/row; zstd writes 2/3 of the bytes at 5/6 of the speed."""
-
-STATISTICS = ("ts", "seq")
-"""Columns with statistics: readers look for times and positions. For the others they cost a quarter of the writing."""
 
 
 class PartWriter:
@@ -79,16 +74,6 @@ class PartWriter:
         _sync(self._folder / self._staged[-1])
         crash.reach("output.stage.synced")
         self._writer, self._file_rows = None, 0
-
-
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Settings that make writing cheap: dictionaries only where Arrow has them, integers as differences."""
-    dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
-    integers = {f.name: "DELTA_BINARY_PACKED" for f in schema if pa.types.is_int64(f.type)}
-    return pq.ParquetWriter(
-        path, schema, compression=COMPRESSION, use_dictionary=dictionaries or False, column_encoding=integers or None,
-        write_statistics=[name for name in STATISTICS if name in schema.names],
-    )  # fmt: skip
 
 
 def _sync(path: Path) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable
@@ -30,6 +32,7 @@ _OPTIONS = {"nogil": True, "cache": True, "_nrt": False}
 _PACKAGE = Path(__file__).resolve().parent.parent
 # A module that mentions one of these holds code that is compiled, alone or inside a caller.
 _COMPILED_MARKS = (b"numba", b"@kernel", b"@inlined")
+_VERSIONS_KEPT = 8  # several installations may share a home
 _cache_dir_lock = threading.Lock()
 
 
@@ -75,9 +78,21 @@ def cache_folder() -> Path:
     `MAINSTEM_CACHE`, else `mainstem` in the user's cache folder, else (no writable home: containers) in the
     system's temporary folder.
     """
-    folder = _root() / _fingerprint()
+    root = _root()
+    folder = root / _fingerprint()
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    if new:
+        _drop_oldest(root)
     return folder
+
+
+def _drop_oldest(root: Path) -> None:
+    """Versions of the package come and go; their compiled code need not stay."""
+    versions = [f for f in root.iterdir() if re.fullmatch("[0-9a-f]{16}", f.name)]
+    for folder in sorted(versions, key=lambda f: f.stat().st_mtime, reverse=True)[_VERSIONS_KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _root() -> Path:

@@ -37,7 +37,7 @@ def _wrapping_product(typing_context: Any, a: Any, b: Any) -> Any:
 
 @overload(product_63, strict=False)  # annotations differ
 def _product_63_compiled(a: Any, b: Any) -> Any:
-    return lambda a, b: _wrapping_product(a, b) & LOW_63
+    return lambda a, b: _wrapping_product(a, b) & LOW_63  # type: ignore[call-arg]  # the context is implied
 
 
 @inlined

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mainstem.engine import BatchResult, make_executor
 from mainstem.errors import InputError
@@ -15,6 +14,7 @@ from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
 from mainstem.store.outputs import discard_staged, pending, publish, publish_pending, stage
+from mainstem.store.parquet import write_outputs
 from mainstem.store.store import Store
 
 
@@ -73,7 +73,7 @@ class DurableRun:
     def _stage(self, result: BatchResult) -> str:
         assert self.out is not None
         name = f"part-{self.seq:020d}.parquet"
-        return stage(self.out, name, lambda path: pq.write_table(pa.Table.from_batches([result.outputs]), path))
+        return stage(self.out, name, lambda path: write_outputs(result.outputs, path))
 
     def close(self) -> None:
         self.store.close()
