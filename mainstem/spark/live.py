@@ -36,6 +36,14 @@ _QUERY_ID = "sql.streaming.queryId"  # Spark's own name of the local property
 Emit = Callable[[pa.Table, int], None]
 
 
+def _query_of(df: DataFrame) -> str:
+    """The id of the streaming query whose batch this is: the same after a restart from its checkpoint."""
+    query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if query is None:
+        raise SparkError("Spark does not tell the id of the query\n  unset PYSPARK_PIN_THREAD, which must not be false")
+    return query
+
+
 class Live:
     """One live run; calling it handles a micro-batch. Subclasses say how a new batch is executed and committed."""
 
@@ -46,25 +54,29 @@ class Live:
         self.folder = Path(store.path) / EMITTED if callable(out) else Path(out)
         self.rejects = Path(store.path) / "rejects"
         self._busy = threading.Lock()
-        self._closed = False
+        self._ended = False
         publish_committed(store.meta)
         self._discard()
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        assert query is not None
+        query = _query_of(df)
         with self._busy:
-            if self._closed:
-                raise SparkError(f"the live run on {self.store.path} has ended")
+            if self._ended:
+                raise SparkError(f"the live run on {self.store.path} has ended\n  start it again with app.stream")
+            self._ended = True  # unless all goes well: after an error the memory may be ahead of the store
             if self._is_committed(query, batch):
                 self._emit_again(query, batch)
-                return
-            before = int(self.store.meta.get("seq", 0))
-            self.execute(df, {QUERIES: {**self.store.meta.get(QUERIES, {}), query: batch}})
-            self._emit(batch)
-            self._discard()
-            if self.progress is not None:
-                self.progress(int(self.store.meta["seq"]) - before)
+            else:
+                self._handle(df, query, batch)
+            self._ended = False
+
+    def _handle(self, df: DataFrame, query: str, batch: int) -> None:
+        before = self.seq
+        self.execute(df, {QUERIES: {**self.store.meta.get(QUERIES, {}), query: batch}})
+        self._emit(batch)
+        self._discard()
+        if self.progress is not None:
+            self.progress(self.seq - before)
 
     def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
         """Run a new batch and commit it with `meta`."""
@@ -73,9 +85,8 @@ class Live:
     def close(self) -> None:
         """Release the store; waits for a batch that is being handled."""
         with self._busy:
-            if not self._closed:
-                self._closed = True
-                self.store.close()
+            self._ended = True
+            self.store.close()
 
     @property
     def seq(self) -> int:

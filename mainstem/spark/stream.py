@@ -24,6 +24,7 @@ from mainstem.spark.live_one import OneStage
 from mainstem.spark.plan import check_program, why_not_keyed
 from mainstem.spark.replay import compile_program
 from mainstem.spark.sources import Source, sources_of
+from mainstem.spark.target import check_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +84,8 @@ def stream(
         )
     frame = _united(sources, program)
     _release(path)
+    if not callable(target):
+        check_out(target, path)
     compiled = options.chosen_jit(jit)
     compile_program(program, compiled)
     job = Job(program, ALL_EVENTS, on_bad, compiled, shards=shards)

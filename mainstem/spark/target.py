@@ -51,8 +51,7 @@ class Folder:
         self.out, self.rejects = Path(out), Path(out) / "_rejects"
         self.start = initial or None
         self.shard_files: dict[int, list[ShardFile]] = {}
-        if self.out.exists() and (not self.out.is_dir() or any(not e.name.startswith(".") for e in self.out.iterdir())):
-            raise InputError(f"out={out} is not an empty folder\n  choose another one, or remove it")
+        check_new(self.out)
         self.out.mkdir(parents=True, exist_ok=True)
 
     def finish(self, reports: Sequence[Report]) -> list[Path]:
@@ -128,12 +127,24 @@ def open_target(
     if state is None:
         assert out is not None
         return Folder(out, initial)
+    check_out(out, state)
     store = Store.open(state, program.tables)
     try:
         return StoreTarget(program, state, out, initial, shards, store)
     except BaseException:
         store.close()
         raise
+
+
+def check_out(out: str | None, state: str) -> None:
+    """A new store numbers its output files from 0 again: they must not replace those of another one."""
+    if out is not None and not Layout(Path(state)).format.exists():
+        check_new(Path(out))
+
+
+def check_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(not entry.name.startswith(".") for entry in out.iterdir())):
+        raise InputError(f"out={out} is not an empty folder\n  choose another one, or remove it")
 
 
 def begin(program: Program, store: Store, initial: Tables, shards: int) -> None:

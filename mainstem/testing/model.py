@@ -105,7 +105,7 @@ class Scope:
         """
         used = {v.name for v in self.variables}
         again = [v for v in self.retired if replace(v, name="") == replace(like, name="") and v.name not in used]
-        if again and len(self.retired) % 2 and not (like.pure and like.level):
+        if again and self.fresh % 2 and not (like.pure and like.level):
             return again[-1].name
         return self.name(prefix)
 

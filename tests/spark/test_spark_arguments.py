@@ -92,6 +92,12 @@ def test_a_folder_with_files_is_not_overwritten(spark: SparkSession, log: str, t
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match="is not an empty folder"):
         bank.replay(spark, log, out=tmp_path, jit=False)
+    with pytest.raises(InputError, match="is not an empty folder"):
+        bank.replay(spark, log, out=tmp_path, state=tmp_path.with_name("state"), jit=False)
+    source = spark.readStream.schema(spark.read.parquet(log).schema).parquet(log)
+    places = {"state": tmp_path.with_name("state"), "checkpoint": tmp_path.with_name("checkpoint")}
+    with pytest.raises(InputError, match="is not an empty folder"):
+        bank.stream(spark, source, out=tmp_path, jit=False, **places)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -13,6 +13,7 @@ from spark_support import assert_run, bank, bank_log, expected, meter_log, meter
 
 CHILD = Path(__file__).with_name("spark_child.py")
 TIMEOUT_SECONDS = 300
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds need not optimise
 
 
 def child(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +21,7 @@ def child(*arguments: object, **environment: str) -> subprocess.CompletedProcess
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, str(CHILD), *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
-        env={**os.environ, "PYTHONPATH": path, "MAINSTEM_JIT": "0", **environment},
+        env={**os.environ, "PYTHONPATH": path, "MAINSTEM_JIT": "0", "JAVA_TOOL_OPTIONS": SHORT_LIVED, **environment},
     )  # fmt: skip
 
 
