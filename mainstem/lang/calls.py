@@ -62,7 +62,8 @@ def callee(frame: Frame, node: ast.expr) -> Any:
 def _arguments(frame: Frame, node: ast.Call, count: tuple[int, ...]) -> list[Value]:
     if len(node.args) not in count:
         raise frame.uncompilable(f"{ast.unparse(node.func)} with {len(node.args)} arguments is not compiled", node)
-    return [frame.not_null(lower(frame, a), a) for a in node.args]
+    values = [lower(frame, a) for a in node.args]  # all of them before the first is looked at, as Python does
+    return [frame.not_null(v, a) for v, a in zip(values, node.args, strict=True)]
 
 
 def _as_float(frame: Frame, value: Value, node: ast.AST) -> Value:

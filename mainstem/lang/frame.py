@@ -78,12 +78,13 @@ class Frame:
         self.reachable = True
         self.types: dict[str, tuple[str, int]] = {}
         self.sites: list[ir.Site] = []
-        self.site_of: dict[tuple[int, str], int] = {}
+        self.site_of: dict[tuple[int, str, tuple[str, ...]], int] = {}
+        self.lives: dict[str, int] = {}  # how many locals a name has been
         self.used_fields: dict[str, Type] = {}
         self.returns = 0
         self.columns: dict[str, tuple[str, int]] = {}
         self.loops: list[set[str]] = []  # names that each enclosing loop assigns
-        self.loop_variables: set[str] = set()
+        self.loop_locals: set[str] = set()  # locals that only their loop sets
         self.temporaries = 0
         self.assigned = _assignment_counts(source.tree)
         self.assigned_in_loops = _assigned_in_loops(source.tree)
@@ -158,26 +159,56 @@ class Frame:
                     _conversion_remedy(known, value.base),
                 )
             self.types[name] = (value.base, _line(node))
-        local, flag = f"l_{name}", f"ln_{name}"
+        local = self._local(name)
+        flag = null_flag(local)
         self.emit(ir.Let(_line(node), local, value.text, value.names[:1] if value.text.isidentifier() else ()))
         if name in self.nullable_names:
             null = value.null or "False"
             self.emit(ir.Let(_line(node), flag, null, (null,) if null not in ("True", "False") else ()))
         self.env[name] = Binding(value=Value(local, value.base, flag if value.null else None))
 
-    def join(self, *envs: dict[str, Binding] | None) -> None:
+    def _local(self, name: str) -> str:
+        """The local of the generated code that a name is now. A name without a value starts a life of its own.
+
+        So `k` of one loop and `k` of the next, or of two branches, are different locals, and what is known of one (it
+        depends on state) does not spoil the other.
+        """
+        binding = self.env.get(name)
+        if binding is not None and binding.value is not None:
+            return binding.value.text
+        lives = self.lives[name] = self.lives.get(name, 0) + 1
+        return f"l_{name}" if lives == 1 else f"l{lives}_{name}"
+
+    def join(self, *branches: tuple[dict[str, Binding] | None, ir.Block]) -> None:
         """What is known after branches that meet: names that every branch leaves set, and alike."""
-        live = [env for env in envs if env is not None]
+        live = [(env, block) for env, block in branches if env is not None]
         self.reachable = bool(live)
         if not live:
             return
-        first, *others = live
         self.env = {}
-        for name, binding in first.items():
-            if all(name in env for env in others):
-                joined = _join_bindings(name, [binding, *(env[name] for env in others)])
+        for name in live[0][0]:
+            if all(name in env for env, _ in live):
+                joined = self._join(name, [(env[name], block) for env, block in live])
                 if joined is not None:
                     self.env[name] = joined
+
+    def _join(self, name: str, ends: list[tuple[Binding, ir.Block]]) -> Binding | None:
+        bindings = [binding for binding, _ in ends]
+        if all(b == bindings[0] for b in bindings):
+            return bindings[0]
+        values = [b.value for b in bindings if b.value is not None]
+        if len(values) < len(bindings):
+            return None
+        base = next((v.base for v in values if v.base != "none"), "none")
+        local = values[0].text
+        if any(v.text != local for v in values):
+            local = self._local(name)
+            for value, (_, block) in zip(values, ends, strict=True):
+                block.append(ir.Let(0, local, value.text, (value.text,)))
+                if name in self.nullable_names:
+                    null = value.null or "False"
+                    block.append(ir.Let(0, null_flag(local), null, (null,) if null not in ("True", "False") else ()))
+        return Binding(value=Value(local, base, null_flag(local) if any(v.null for v in values) else None))
 
     def enter_loop(self, names: set[str]) -> None:
         """Inside a loop, what the body assigns may hold an earlier turn's value: null if it ever is."""
@@ -187,8 +218,8 @@ class Frame:
             if binding.value is None:
                 del self.env[name]
             elif name in self.nullable_names:
-                base = binding.value.base
-                self.env[name] = Binding(value=Value(f"l_{name}", base, f"ln_{name}"))
+                local = binding.value.text
+                self.env[name] = Binding(value=Value(local, binding.value.base, null_flag(local)))
 
     def leave_loop(self, before: dict[str, Binding]) -> None:
         names = self.loops.pop()
@@ -198,21 +229,14 @@ class Frame:
             if binding.value is None:
                 del self.env[name]
             elif name in self.nullable_names:
-                base = self.types.get(name, ("none", 0))[0]
-                self.env[name] = Binding(value=Value(f"l_{name}", base, f"ln_{name}"))
+                base, local = self.types.get(name, ("none", 0))[0], binding.value.text
+                self.env[name] = Binding(value=Value(local, base, null_flag(local)))
         self.reachable = True
 
 
-def _join_bindings(name: str, bindings: list[Binding]) -> Binding | None:
-    first = bindings[0]
-    if all(b == first for b in bindings):
-        return first
-    if any(b.value is None for b in bindings):
-        return None
-    values = [b.value for b in bindings if b.value is not None]
-    base = next((v.base for v in values if v.base != "none"), "none")
-    null = f"ln_{name}" if any(v.null for v in values) else None
-    return Binding(value=Value(f"l_{name}", base, null))
+def null_flag(local: str) -> str:
+    """The local that is true when a user's local is None: `l_x` -> `ln_x`, `l2_x` -> `ln2_x`."""
+    return f"ln{local[1:]}"
 
 
 def _conversion_remedy(old: str, new: str) -> str:

@@ -91,9 +91,12 @@ def _bind_loop(frame: Frame, target: ast.expr, values: list[Value], node: ast.Fo
     for element, value in zip(targets, values, strict=True):
         if not isinstance(element, ast.Name):
             raise frame.error("a loop variable is a plain name", element)
-        if frame.assigned.get(element.id, 0) == 1:
-            frame.loop_variables.add(element.id)
+        new = element.id not in frame.env
         store_name(frame, element, value)
+        if new and element.id not in assigned_names(node.body):
+            local = frame.env[element.id].value
+            assert local is not None
+            frame.loop_locals.add(local.text)
 
 
 def _range(frame: Frame, call: ast.Call) -> tuple[Value, Value, int]:

@@ -105,7 +105,8 @@ def _find_site(frame: Frame, table: int, key: ast.expr, values: tuple[Value, ...
     looping = set().union(*frame.loops) if frame.loops else set()
     dynamic = bool(names & looping)
     shareable = all(_stable(frame, n) for n in names)
-    identity = (table, ast.unparse(key))
+    bound = [frame.env[n].value for n in sorted(names) if n in frame.env]
+    identity = (table, ast.unparse(key), tuple(value.text for value in bound if value is not None))
     if shareable and identity in frame.site_of:
         return frame.site_of[identity]
     site = ir.Site(len(frame.sites), table, f"{frame.shared.handles[table].schema.name}[{ast.unparse(key)}]",
@@ -119,7 +120,10 @@ def _find_site(frame: Frame, table: int, key: ast.expr, values: tuple[Value, ...
 def _stable(frame: Frame, name: str) -> bool:
     """The name has one value wherever it is read: two equal key expressions are then one site."""
     count = frame.assigned.get(name, 0)
-    return count == 0 or (count == 1 and (name not in frame.assigned_in_loops or name in frame.loop_variables))
+    if count == 0 or (count == 1 and name not in frame.assigned_in_loops):
+        return True
+    value = frame.env[name].value if name in frame.env else None
+    return value is not None and value.text in frame.loop_locals
 
 
 def _plain_columns(frame: Frame, values: tuple[Value, ...]) -> tuple[str, ...] | None:

@@ -175,7 +175,7 @@ def wrap(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """Integers as Python's own, for comparisons; everything else is itself."""
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return type(value)(plain(v) for v in value)
     return int(value) if type(value) is Int64 else value
 
 

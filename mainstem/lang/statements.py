@@ -80,7 +80,7 @@ def _if(frame: Frame, node: ast.If) -> None:
     then, env_then = _block(frame, node.body, held)
     otherwise, env_else = _block(frame, node.orelse, broken)
     frame.emit(ir.If(node.lineno, test, then, otherwise))
-    frame.join(env_then, env_else)
+    frame.join((env_then, then), (env_else, otherwise))
     if env_then is None or env_else is None:
         narrow(frame, broken if env_then is None else held)
 

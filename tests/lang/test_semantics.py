@@ -148,3 +148,69 @@ def test_what_does_not_fit_aborts(value: int, expected: str | None) -> None:
 
     (row,) = agreed(app, [Event(ts=1, n=value)])
     assert row["reason"] == expected
+
+
+def test_a_name_may_be_used_again_for_something_else() -> None:
+    app = ms.App("again")
+
+    @app.event
+    class Event:
+        a: int
+        b: int | None
+        keys: list[int]
+
+    @app.table(key=int)
+    class Total:
+        x: int = 0
+        y: int = 0
+
+    @app.on(Event)
+    def run(e):
+        for k in e.keys:
+            if Total[k].x > 2:
+                break
+            Total[k].x += 1
+        for k in e.keys:
+            Total[k].y += 1
+            Total[k].x += 1
+        if Total[e.a].x > 3:
+            k = e.a + 1
+            Total[k].x += 1
+        else:
+            k = e.a + 2
+            Total[k].y += k
+        m = e.b
+        if e.a > 1:
+            m = None
+        last = k
+        for k in range(2):
+            last += k
+        return {"k": last, "m": m, "y": Total[e.a].y}
+
+    agreed(app, [Event(ts=i, a=i % 4, b=i if i % 3 else None, keys=[i % 3, 1, i % 2]) for i in range(20)])
+
+
+def test_arguments_are_computed_before_they_are_judged() -> None:
+    app = ms.App("order")
+
+    @app.event
+    class Event:
+        opt: int | None
+        items: list[int]
+
+    @app.table(key=(int, str))
+    class Seen:
+        n: int = 0
+
+    @app.on(Event)
+    def run(e):
+        if (1, "a") in Seen:
+            Seen[1, "a"].n += 1
+        key = (1, "a")
+        Seen[key].n += 1
+        return {"n": max(e.opt, e.items[1], 1)}
+
+    rows = agreed(
+        app, [Event(ts=1, opt=None, items=[]), Event(ts=2, opt=None, items=[1, 2]), Event(ts=3, opt=3, items=[1, 2])]
+    )
+    assert [r["reason"] for r in rows] == ["index out of range", "null value", None]
