@@ -60,9 +60,17 @@ class _Slicer:
 
     def __init__(self, wanted: set[int], flow: Flow, guards: bool) -> None:
         self.wanted, self.flow, self.guards = wanted, flow, guards
+        self.in_while = False  # the innermost loop is a `while`
 
     def block(self, block: ir.Block, certain: bool, turn: bool) -> ir.Block:
         return [kept for s in block for kept in self._statement(s, certain, turn)]
+
+    def _loop(self, block: ir.Block, certain: bool, turn: bool, is_while: bool = False) -> ir.Block:
+        outer, self.in_while = self.in_while, is_while
+        try:
+            return self.block(block, certain, turn)
+        finally:
+            self.in_while = outer
 
     def _statement(self, s: ir.Statement, certain: bool, turn: bool) -> ir.Block:
         match s:
@@ -89,20 +97,20 @@ class _Slicer:
             return [
                 ir.If(s.line, s.condition, self.block(s.then, certain, turn), self.block(s.otherwise, certain, turn))
             ]
-        return [ir.Once(s.line, self.block(part, False, False)) for part in (s.then, s.otherwise)]
+        return [ir.Once(s.line, self._loop(part, False, False)) for part in (s.then, s.otherwise)]
 
     def _for(self, s: ir.For, certain: bool) -> ir.Block:
         if self.flow.depends_on_state(s.start.names + s.stop.names):
-            return [ir.Once(s.line, self.block(s.body, False, False))]
+            return [ir.Once(s.line, self._loop(s.body, False, False))]
         calm = not self._jumps_by_state(s.body)
-        return [ir.For(s.line, s.variable, s.start, s.stop, s.step, self.block(s.body, certain and calm, calm))]
+        return [ir.For(s.line, s.variable, s.start, s.stop, s.step, self._loop(s.body, certain and calm, calm))]
 
     def _while(self, s: ir.While, certain: bool) -> ir.Block:
         if self.flow.depends_on_state(s.condition.names):
-            return [ir.Once(s.line, self.block(s.head, False, False) + self.block(s.body, False, False))]
-        calm = not self._jumps_by_state(s.body)
-        head = self.block(s.head, certain and calm, calm)
-        return [ir.While(s.line, head, s.condition, self.block(s.body, certain and calm, calm))]
+            return [ir.Once(s.line, self._loop(s.head + s.body, False, False))]
+        # State can't jump out of this one: it would decide about the counter, and so about the condition.
+        head, body = (self._loop(part, certain, True, is_while=True) for part in (s.head, s.body))
+        return [ir.While(s.line, head, s.condition, body)]
 
     def _jumps_by_state(self, body: ir.Block, decided: bool = False) -> bool:
         """Whether state decides about a `break` or `continue` of this loop: then no turn is sure to be complete."""
@@ -121,7 +129,9 @@ class _Slicer:
         if certain:
             return [s]
         # In a part that state decides about, only that part is left, or this turn: it lies in a `Once` or a loop.
-        return [ir.If(s.line, s.condition, [ir.Continue(s.line)], [])] if s.condition.names else []
+        # A `while` is left for good, because another turn might never come to its step.
+        leave = ir.Break(s.line) if self.in_while else ir.Continue(s.line)
+        return [ir.If(s.line, s.condition, [leave], [])] if s.condition.names else []
 
 
 def _needed(block: ir.Block) -> set[str]:

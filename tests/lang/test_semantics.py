@@ -214,3 +214,29 @@ def test_arguments_are_computed_before_they_are_judged() -> None:
         app, [Event(ts=1, opt=None, items=[]), Event(ts=2, opt=None, items=[1, 2]), Event(ts=3, opt=3, items=[1, 2])]
     )
     assert [r["reason"] for r in rows] == ["index out of range", "null value", None]
+
+
+def test_an_exit_inside_a_while_that_state_decides_about_ends_it() -> None:
+    app = ms.App("exit")
+
+    @app.event
+    class Event:
+        a: int
+        opt: int | None
+
+    @app.table(key=int)
+    class Total:
+        x: int = 0
+
+    @app.on(Event)
+    def run(e):
+        Total[6].x += e.a
+        if Total[6].x > 1:
+            n = 1
+            while n <= 2 and e.opt >= e.a:
+                n += 1
+                Total[n].x += 1
+        return {"x": Total[2].x}
+
+    rows = agreed(app, [Event(ts=i, a=i % 2, opt=(None, 0, 5)[i % 3]) for i in range(12)])
+    assert {r["reason"] for r in rows} == {None, "null value"}
