@@ -143,7 +143,7 @@ def run(
             resume=resume,
             progress=bar.add,
         )
-    view.print_result(result, state, show)
+    view.print_result(result, state=state, out_dir=out_dir, show=show)
 
 
 @cli.command()

@@ -120,17 +120,22 @@ def print_outcomes(counts: list[Outcome]) -> None:
         out.print(f"{count:>12,}  {status}" + (f": {reason}" if reason else ""), markup=False)
 
 
-def print_result(result: Result, state: Path | None, show: int) -> None:
-    """What `mainstem run` says: outcomes, speed, rejects, the state's digest and the first rows."""
-    print_outcomes(outcomes(result.outputs))
-    if result.stats.rejected:
-        out.print(f"{result.stats.rejected:>12,}  rejected")
-        out.print(arrow_table(result.rejects, REJECTS_SHOWN, title="rejects"))
+def print_result(result: Result, *, state: Path | None, out_dir: Path | None, show: int) -> None:
+    """What `mainstem run` says: outcomes, rejects, speed, the state's digest and the first rows."""
     stats = result.stats
+    if out_dir is None:
+        print_outcomes(outcomes(result.outputs))
+    else:  # outputs may be larger than memory: they are not read back
+        print_outcomes([("committed", None, stats.committed), ("aborted", None, stats.aborted)])
+    if stats.rejected:
+        out.print(f"{stats.rejected:>12,}  rejected")
+        out.print(arrow_table(result.rejects, REJECTS_SHOWN, title="rejects"))
     rate = f" ({stats.events / stats.seconds:,.0f} events/s)" if stats.seconds else ""
     out.print(f"{stats.events:,} events in {stats.seconds:.2f} s{rate}, engine {', '.join(stats.engines) or 'none'}")
-    out.print(f"state digest {result.digest}" + (f", kept in {state}" if state else ""), markup=False)
-    if show:
+    out.print(f"state digest {result.digest}" + (f", kept in {state}" if state else ""), markup=False, soft_wrap=True)
+    if out_dir is not None:
+        out.print(f"outputs in {out_dir}", markup=False, soft_wrap=True)
+    elif show:
         out.print(arrow_table(result.outputs, show))
 
 

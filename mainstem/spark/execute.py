@@ -38,10 +38,10 @@ class Feed:
     shard: int
     ordered: Iterator[Ordered]
     rejects: list[pa.Table] = field(default_factory=list)
-    late_rejects: Rejects = field(default_factory=Rejects)  # filled by the gate while it is read
+    gate_rejects: Rejects = field(default_factory=Rejects)  # filled by the gate while it is read
 
     def all_rejects(self) -> pa.Table:
-        table = pa.concat_tables([*self.rejects, self.late_rejects.table])
+        table = pa.concat_tables([*self.rejects, self.gate_rejects.table])
         return table.sort_by([("input", "ascending"), ("offset", "ascending")])
 
 
@@ -59,7 +59,7 @@ def fused_feed(job: Job, inputs: object) -> Feed:
             yield Ordered(batch, first, None, len(batch), int(batch.ts[-1]))
             first += len(batch)
 
-    return Feed(0, ordered(), late_rejects=rejects)
+    return Feed(0, ordered(), gate_rejects=rejects)
 
 
 def blob_feed(job: Job, rows: Iterator[pa.RecordBatch]) -> Feed | None:
@@ -129,15 +129,14 @@ def to_files(job: Job, feed: Feed, engine: Engine) -> tuple[Report, Run]:
     """Run, and write outputs and rejects under hidden names."""
     assert job.out is not None
     run = Run(job, feed, engine)
-    stem = f"{job.stem}-s{feed.shard:04d}"
-    writer = PartWriter(job.out, stem, job.program.output_schema)
+    writer = PartWriter(job.out, f"{job.stem}-s{feed.shard:04d}", job.program.output_schema)
     progress = Progress(job.progress, feed.shard)
     with WriteBehind(writer.write) as behind:
         for outputs in run.outputs():
             behind.put(outputs)
-            progress.note(run.report.events + outputs.num_rows)
+            progress.note(run.report.events)
     run.report.staged = writer.close()
-    run.report.rejects_staged, run.report.rejected = _write_rejects(job, feed, stem)
+    run.report.rejects_staged, run.report.rejected = _write_rejects(job, feed)
     return run.report, run
 
 
@@ -158,9 +157,9 @@ def _failed(feed: Feed, error: MainstemError) -> Report:
     return Report(shard=feed.shard, error=blobs.pack_error(error).decode())
 
 
-def _write_rejects(job: Job, feed: Feed, stem: str) -> tuple[list[str], int]:
+def _write_rejects(job: Job, feed: Feed) -> tuple[list[str], int]:
     table = feed.all_rejects()
-    writer = PartWriter(job.rejects, stem, REJECTS_SCHEMA)
+    writer = PartWriter(job.rejects, f"{job.rejects_stem}-s{feed.shard:04d}", REJECTS_SCHEMA)
     for batch in table.to_batches():
         writer.write(batch)
     return writer.close(), table.num_rows
@@ -177,15 +176,23 @@ def _write_state(job: Job, engine: Engine, shard: int) -> tuple[int, str, bool]:
     return file.shard, file.name, file.base
 
 
+def _drain(rows: Iterator[pa.RecordBatch]) -> None:
+    """Read the row that started the task: Spark keeps a worker, with its loaded code, only if it has read all."""
+    for _ in rows:
+        pass
+
+
 def fused_to_files(job: Job, inputs: object) -> Task:
-    def task(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _drain(rows)
         yield replay_to_files(job, fused_feed(job, inputs)).to_batch()
 
     return task
 
 
 def fused_to_rows(job: Job, inputs: object) -> Task:
-    def task(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _drain(rows)
         for outputs in Run(job, fused_feed(job, inputs), new_engine(job, 0)).outputs():
             yield decoded(outputs)
 

@@ -33,6 +33,7 @@ class Job:
     out: str | None = None  # folder of output files; None when rows go back to Spark
     stem: str = "part"  # of the names of output files
     rejects: str = ""  # folder of rejected rows
+    rejects_stem: str = "part"  # of the names of their files
     state: str | None = None  # store whose state the tasks write; None when it is not kept
     shard_files: dict[int, list[ShardFile]] = field(default_factory=dict)  # keyed: committed files to start from
     progress: str | None = None  # folder where tasks note how far they are

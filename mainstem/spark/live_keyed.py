@@ -11,7 +11,15 @@ from mainstem.spark.execute import shard_to_files
 from mainstem.spark.job import Job, Report
 from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.preprocess import preprocess_rows
-from mainstem.spark.target import begin, check_layout, check_reports, pending_rejects, publish_committed
+from mainstem.spark.target import (
+    SHARDS,
+    begin,
+    check_layout,
+    check_reports,
+    pending_rejects,
+    publish_committed,
+    rejects_stem,
+)
 from mainstem.store import Store, pending
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ class Keyed(Live):
     def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
         job = replace(
             self.job, after_ts=self.after_ts, first_seq=self.seq, stem=f"part-{self.seq:020d}", out=str(self.folder),
-            rejects=str(self.rejects), shard_files=self.store.shard_files,
+            rejects=str(self.rejects), rejects_stem=rejects_stem(self.store), shard_files=self.store.shard_files,
         )  # fmt: skip
         packed = df.mapInArrow(preprocess_rows(job, 0, None), blobs.ROW_SCHEMA)
         placed = packed.repartitionById(job.shards, "shard").sortWithinPartitions(*blobs.ORDER)
@@ -47,7 +55,7 @@ class Keyed(Live):
     def _commit(self, reports: list[Report], meta: dict[str, Any]) -> None:
         events = max((report.events for report in reports), default=0)
         times = [report.last_ts for report in reports if report.last_ts is not None]
-        meta |= {"seq": self.seq + events, "ts": max(times, default=self.store.meta.get("ts"))}
+        meta |= {"seq": self.seq + events, "ts": max(times, default=self.store.meta.get("ts")), SHARDS: self.job.shards}
         staged = [name for report in reports for name in report.staged]
         meta |= {EMITTED: staged} if self.emit else pending(self.folder, staged)
         meta |= pending_rejects(self.rejects, [name for report in reports for name in report.rejects_staged])

@@ -16,7 +16,7 @@ from mainstem.spark.job import Job
 from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.preprocess import TableInput, in_order, preprocess_rows, too_late
-from mainstem.spark.target import check_layout, pending_rejects, publish_committed
+from mainstem.spark.target import check_layout, pending_rejects, publish_committed, rejects_stem
 from mainstem.store import DurableRun, pending
 
 if TYPE_CHECKING:
@@ -38,15 +38,13 @@ class OneStage(Live):
     def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
         job = replace(self.job, after_ts=self.after_ts, first_seq=self.seq)
         batch, rejects = _from_blobs(job, df) if job.program.derives else _from_rows(job, df)
-        stem = f"part-{self.seq:020d}"
         if rejects.num_rows:
-            meta |= pending_rejects(
-                self.rejects, _write(PartWriter(self.rejects, stem, REJECTS_SCHEMA), rejects.to_batches())
-            )
+            writer = PartWriter(self.rejects, rejects_stem(self.store), REJECTS_SCHEMA)
+            meta |= pending_rejects(self.rejects, _write(writer, rejects.to_batches()))
         if batch is None:
             self.store.commit({}, {"seq": self.seq, "ts": self.store.meta.get("ts"), **meta})
         else:
-            writer = PartWriter(self.folder, stem, job.program.output_schema)
+            writer = PartWriter(self.folder, f"part-{self.seq:020d}", job.program.output_schema)
 
             def also(result: Any) -> dict[str, Any]:
                 staged = _write(writer, [result.outputs])

@@ -122,7 +122,8 @@ def _run_now(
     pipeline: Pipeline, job: Job, target: Folder | StoreTarget, choice: Choice, progress: Callable[[int], None] | None
 ) -> DataFrame:
     job = replace(
-        job, out=str(target.out), rejects=str(target.rejects), state=target.state, shard_files=target.shard_files,
+        job, out=str(target.out), rejects=str(target.rejects), rejects_stem=target.rejects_stem,
+        state=target.state, shard_files=target.shard_files,
         first_seq=target.first_seq, after_ts=target.after_ts, stem=f"part-{target.first_seq:020d}",
     )  # fmt: skip
     with Watch(progress) as watch:
@@ -131,6 +132,8 @@ def _run_now(
         check_reports(reports)
         events = max((report.events for report in reports), default=0)
         watch.finish(events)
+    if job.start is not None:
+        job.start.destroy()
     files = target.finish(reports)
     info = ReplayInfo(
         choice.plan, choice.reason, events, sum(r.transactions for r in reports), sum(r.aborted for r in reports),

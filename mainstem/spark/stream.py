@@ -97,7 +97,7 @@ def stream(
         live.close()
         raise
     _running[path] = (query, live)
-    threading.Thread(target=_close_after, args=(query, live), name="mainstem-live", daemon=True).start()
+    threading.Thread(target=_close_after, args=(path, query, live), name="mainstem-live", daemon=True).start()
     return query
 
 
@@ -112,12 +112,14 @@ def _start(
     return writer.start()
 
 
-def _close_after(query: StreamingQuery, live: Live) -> None:
+def _close_after(path: str, query: StreamingQuery, live: Live) -> None:
     try:
         query.awaitTermination()
     except Exception as error:  # whoever waits for the query gets it; here it only means that the run has ended
-        log.debug("live run on %s ended: %s", live.store.path, error)
+        log.debug("live run on %s ended: %s", path, error)
     live.close()
+    if _running.get(path) == (query, live):
+        _running.pop(path, None)
 
 
 def _release(path: str) -> None:

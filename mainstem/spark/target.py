@@ -33,9 +33,8 @@ from mainstem.store import (
 )  # fmt: skip
 from mainstem.store.layout import Layout
 
-REJECTS_KEY = "rejects"
-QUERIES = "queries"
-"""Keys of a commit's meta: staged files of rejected rows, and the last batch id of every live query."""
+REJECTS_KEY, QUERIES, SHARDS = "rejects", "queries", "shards"
+"""Keys of a commit's meta: staged files of rejected rows, last batch id of every live query, shards of a keyed plan."""
 
 SUCCESS = "_SUCCESS"
 Tables = Mapping[str, pa.Table]
@@ -46,6 +45,7 @@ class Folder:
 
     first_seq, after_ts = 0, INT64_MIN
     state: str | None = None
+    rejects_stem = "part"
 
     def __init__(self, out: str, initial: Tables | None) -> None:
         self.out, self.rejects = Path(out), Path(out) / "_rejects"
@@ -85,6 +85,7 @@ class StoreTarget:
         self.first_seq = int(store.meta.get("seq", 0))
         last = store.meta.get("ts")
         self.after_ts = INT64_MIN if last is None else int(last)
+        self.rejects_stem = rejects_stem(store)
         self.shard_files = store.shard_files
         self.start = None if shards else _tables(program, store)
 
@@ -97,14 +98,14 @@ class StoreTarget:
             self.store.commit(dict(read_shard_files(self.store.path, carriers)), meta)
             for file in carriers:
                 Layout(self.store.path).shard_file(file.shard, file.name).unlink()
-        publish_committed(self.store.meta)
-        names = [staged for report in reports for staged in report.staged]
-        return [publish(self.out, staged) for staged in names]
+        return publish_committed(self.store.meta)
 
     def _meta(self, reports: Sequence[Report]) -> dict[str, Any]:
         events = max((report.events for report in reports), default=0)
         times = [report.last_ts for report in reports if report.last_ts is not None]
         meta: dict[str, Any] = {"seq": self.first_seq + events, "ts": max(times, default=self.store.meta.get("ts"))}
+        if self.shards:
+            meta[SHARDS] = self.shards
         if QUERIES in self.store.meta:  # live runs on this state must still know what they have done
             meta[QUERIES] = self.store.meta[QUERIES]
         meta |= pending(self.out, [staged for report in reports for staged in report.staged])
@@ -162,12 +163,17 @@ def begin(program: Program, store: Store, initial: Tables, shards: int) -> None:
                 keys = [rows[column].combine_chunks() for column in table.key_columns]
                 state.apply(table.name, rows.filter(pa.array(shards_of(keys, shards) == shard)))
         files.append(write_shard_file(store.path, shard, "begin", state.export(), base=True))
-    store.commit({}, meta, files)
+    store.commit({}, {**meta, SHARDS: shards}, files)
 
 
 def check_layout(store: Store, shards: int) -> None:
     """A store keeps its rows either in shard files (keyed plans) or in its own log; the first commit decides."""
     found = len(store.shard_files)
+    if found and store.meta.get(SHARDS) != found:
+        raise StoreError(
+            f"{store.path} keeps its state in {found} shards, and another kind of run has added to it\n"
+            "  start from a copy of its tables: initial={name: ms.open(…).table(name)} and a new directory"
+        )
     if shards == found or store.epoch == 0:
         return
     kept = f"in {found} shards, by plan='keyed'" if found else "in one piece"
@@ -179,11 +185,16 @@ def pending_rejects(directory: Path, staged: list[str]) -> dict[str, Any]:
     return {REJECTS_KEY: pending(directory, staged)["outputs"]} if staged else {}
 
 
-def publish_committed(meta: Mapping[str, Any]) -> None:
-    """Give the files that the last commit names their final names; a crash may have come in between."""
-    publish_pending(meta)
+def rejects_stem(store: Store) -> str:
+    """By commit: a batch of nothing but rejects does not move `seq`, which output files are named by."""
+    return f"epoch-{store.epoch + 1:020d}"
+
+
+def publish_committed(meta: Mapping[str, Any]) -> list[Path]:
+    """Give the files that the last commit names their final names (a crash may have come in between); the outputs."""
     if REJECTS_KEY in meta:
         publish_pending({"outputs": meta[REJECTS_KEY]})
+    return publish_pending(meta)
 
 
 def check_reports(reports: Sequence[Report]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mainstem.schema import EventSchema, Field, TableSchema
@@ -98,15 +98,12 @@ class Scope:
         return f"{prefix}{self.fresh}"
 
     def local(self, prefix: str, like: Variable) -> str:
-        """A name for a new local such as `like`: a fresh one, or one of the same kind whose block has ended.
-
-        A name is one thing in the whole function for the analysis of keys, so a pure one is used again only where no
-        state-dependent condition stands around it.
-        """
+        """A name for a new local such as `like`: a fresh one, or one of its type whose block has ended."""
         used = {v.name for v in self.variables}
-        again = [v for v in self.retired if replace(v, name="") == replace(like, name="") and v.name not in used]
-        if again and self.fresh % 2 and not (like.pure and like.level):
-            return again[-1].name
+        same = (like.base, like.nullable, like.parts)
+        again = [v.name for v in self.retired if (v.base, v.nullable, v.parts) == same and v.name not in used]
+        if again and self.fresh % 2:
+            return again[-1]
         return self.name(prefix)
 
     def fields(self, wanted: Callable[[Field], bool]) -> list[Field]:

@@ -29,6 +29,8 @@ from spark_support import (
 import mainstem as ms
 from mainstem.app import App
 from mainstem.errors import SparkError, StoreError
+from mainstem.spark.target import begin, check_layout
+from mainstem.store import Store
 from mainstem.testing import Outcome, assert_same
 
 NOW = {"availableNow": True}
@@ -162,6 +164,19 @@ def test_late_events_are_set_aside(spark: SparkSession, tmp_path: Path, plan: st
     assert "older than the committed state" in rejects["reason"][0].as_py()
 
 
+def test_batches_of_nothing_but_rejects(spark: SparkSession, tmp_path: Path) -> None:
+    """They count as batches, move no `seq`, and keep their rows apart."""
+    table = meter_log(900)
+    events = ["Unknown" if 300 <= row < 700 else event for row, event in enumerate(table["event"].to_pylist())]
+    live = Live(spark, tmp_path, meters, table.set_column(1, "event", pa.array(events)), files=9, ties=True)
+    for plan in ("one_stage", "keyed"):
+        live.state, live.checkpoint = tmp_path / plan / "state", tmp_path / plan / "checkpoint"
+        live.go(plan=plan, partitions=2, on_bad="reject")
+        result = meters.run(live.table, engine="oracle", on_bad="reject")
+        assert_run(Outcome(result.outputs, dict(meters.state)), meters, live.outputs(), live.state)
+        assert pq.read_table(live.state / "rejects").num_rows == result.rejects.num_rows == 400
+
+
 def _late_rows(table: pa.Table) -> pa.Array:
     highest = pc.cumulative_max(table["ts"].combine_chunks())
     return pc.less(table["ts"].combine_chunks(), highest)
@@ -227,3 +242,14 @@ def test_the_number_of_shards_is_fixed(spark: SparkSession, tmp_path: Path) -> N
         live.go(plan="keyed", partitions=3)
     with pytest.raises(StoreError, match="plan='keyed' with partitions=2"):
         live.go()
+
+
+def test_shards_are_not_used_after_another_kind_of_run(tmp_path: Path) -> None:
+    """Its changes are in the log, where a keyed plan does not look."""
+    with Store.open(tmp_path, meters.program.tables) as store:
+        begin(meters.program, store, {}, 2)
+        check_layout(store, 2)
+        row = pa.table({"key": ["a"], "total": [1], "count": [1]})
+        store.commit({"Meter": row}, {"seq": 1, "ts": 1})
+        with pytest.raises(StoreError, match="another kind of run has added to it"):
+            check_layout(store, 2)
