@@ -27,6 +27,9 @@ from mainstem.store import write_shard_file
 
 OUTPUT_BLOBS = "chunk int, data binary"
 
+BATCHES_AHEAD = 2
+"""Checked batches that wait for the engine; the gate reads ahead on its own below this."""
+
 SHARD_FILES_MAX = 32
 """Files of one live shard; then its next file is a base again."""
 
@@ -55,7 +58,7 @@ def fused_feed(job: Job, inputs: object) -> Feed:
 
     def ordered() -> Iterator[Ordered]:
         first = job.first_seq
-        for batch in prefetched(stream):
+        for batch in prefetched(stream, depth=BATCHES_AHEAD):
             yield Ordered(batch, first, None, len(batch), int(batch.ts[-1]))
             first += len(batch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mainstem.schema import EventSchema, Field, TableSchema
@@ -98,10 +98,14 @@ class Scope:
         return f"{prefix}{self.fresh}"
 
     def local(self, prefix: str, like: Variable) -> str:
-        """A name for a new local such as `like`: a fresh one, or one of its type whose block has ended."""
+        """A name for a new local such as `like`: a fresh one, or one of its kind whose block has ended.
+
+        Pure names stay pure: a name that ever holds a value of state is no key anywhere in the function.
+        """
         used = {v.name for v in self.variables}
-        same = (like.base, like.nullable, like.parts)
-        again = [v.name for v in self.retired if (v.base, v.nullable, v.parts) == same and v.name not in used]
+        same = replace(like, name="", level=0)
+        alike = [v.name for v in self.retired if replace(v, name="", level=0) == same and v.name.startswith(prefix)]
+        again = [name for name in alike if name not in used]
         if again and self.fresh % 2:
             return again[-1]
         return self.name(prefix)
