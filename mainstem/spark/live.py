@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from mainstem.errors import SparkError, StoreError
 from mainstem.schema import INT64_MIN
 from mainstem.spark.job import Job
-from mainstem.spark.target import QUERIES, publish_committed
-from mainstem.store import Store, discard_staged
+from mainstem.store import QUERIES, Store, discard_staged, publish_pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +54,7 @@ class Live:
         self.rejects = Path(store.path) / "rejects"
         self._busy = threading.Lock()
         self._ended = False
-        publish_committed(store.meta)
+        publish_pending(store.meta)
         self._discard()
 
     def __call__(self, df: DataFrame, batch: int) -> None:

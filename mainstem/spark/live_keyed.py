@@ -17,10 +17,9 @@ from mainstem.spark.target import (
     check_layout,
     check_reports,
     pending_rejects,
-    publish_committed,
     rejects_stem,
 )
-from mainstem.store import Store, pending
+from mainstem.store import Store, pending, publish_pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +59,6 @@ class Keyed(Live):
         meta |= {EMITTED: staged} if self.emit else pending(self.folder, staged)
         meta |= pending_rejects(self.rejects, [name for report in reports for name in report.rejects_staged])
         self.store.commit({}, meta, [file for report in reports if (file := report.shard_file) is not None])
-        publish_committed(self.store.meta)
+        publish_pending(self.store.meta)
         if self.store.snapshot_due:
             self.store.snapshot({})  # rows stay in shard files; this bounds the log

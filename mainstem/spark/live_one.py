@@ -16,8 +16,8 @@ from mainstem.spark.job import Job
 from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.preprocess import TableInput, in_order, preprocess_rows, too_late
-from mainstem.spark.target import check_layout, pending_rejects, publish_committed, rejects_stem
-from mainstem.store import DurableRun, pending
+from mainstem.spark.target import check_layout, pending_rejects, rejects_stem
+from mainstem.store import DurableRun, pending, publish_pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ class OneStage(Live):
                 return meta | ({EMITTED: staged} if self.emit else pending(self.folder, staged))
 
             self.run.run(batch, also)
-        publish_committed(self.store.meta)
+        publish_pending(self.store.meta)
 
 
 def _write(writer: PartWriter, rows: list[pa.RecordBatch]) -> list[str]:

@@ -22,6 +22,8 @@ from mainstem.spark.job import Report
 from mainstem.spark.preprocess import shards_of
 from mainstem.state import State
 from mainstem.store import (
+    QUERIES,
+    REJECTS_KEY,
     ShardFile,
     Store,
     discard_staged,
@@ -33,7 +35,7 @@ from mainstem.store import (
 )  # fmt: skip
 from mainstem.store.layout import Layout
 
-REJECTS_KEY, QUERIES, SHARDS = "rejects", "queries", "shards"
+SHARDS = "shards"
 """Keys of a commit's meta: staged files of rejected rows, last batch id of every live query, shards of a keyed plan."""
 
 SUCCESS = "_SUCCESS"
@@ -77,7 +79,7 @@ class StoreTarget:
         self.store, self.state, self.shards = store, path, shards
         self.out = Path(out) if out is not None else Path(path) / "outputs"
         self.rejects = Path(path) / "rejects"
-        publish_committed(store.meta)
+        publish_pending(store.meta)
         self.close_staged()
         if store.epoch == 0 and (shards or initial):
             begin(program, store, initial or {}, shards)
@@ -98,7 +100,7 @@ class StoreTarget:
             self.store.commit(dict(read_shard_files(self.store.path, carriers)), meta)
             for file in carriers:
                 Layout(self.store.path).shard_file(file.shard, file.name).unlink()
-        return publish_committed(self.store.meta)
+        return publish_pending(self.store.meta)
 
     def _meta(self, reports: Sequence[Report]) -> dict[str, Any]:
         events = max((report.events for report in reports), default=0)
@@ -182,19 +184,12 @@ def check_layout(store: Store, shards: int) -> None:
 
 
 def pending_rejects(directory: Path, staged: list[str]) -> dict[str, Any]:
-    return {REJECTS_KEY: pending(directory, staged)["outputs"]} if staged else {}
+    return pending(directory, staged, REJECTS_KEY) if staged else {}
 
 
 def rejects_stem(store: Store) -> str:
     """By commit: a batch of nothing but rejects does not move `seq`, which output files are named by."""
     return f"epoch-{store.epoch + 1:020d}"
-
-
-def publish_committed(meta: Mapping[str, Any]) -> list[Path]:
-    """Give the files that the last commit names their final names (a crash may have come in between); the outputs."""
-    if REJECTS_KEY in meta:
-        publish_pending({"outputs": meta[REJECTS_KEY]})
-    return publish_pending(meta)
 
 
 def check_reports(reports: Sequence[Report]) -> None:

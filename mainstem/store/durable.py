@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from mainstem.engine import BatchResult, make_executor
-from mainstem.errors import InputError
+from mainstem.errors import InputError, StoreError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
 from mainstem.store.outputs import discard_staged, pending, publish, publish_pending, stage
 from mainstem.store.parquet import write_outputs
 from mainstem.store.store import Store
+
+QUERIES = "queries"
+"""Key of a commit's meta: the last batch of every live query on this state. Every commit carries it on."""
 
 
 class DurableRun:
@@ -28,6 +31,7 @@ class DurableRun:
         schemas = {t.name: t for t in program.tables}
         self.store, self.out = Store.open(path, schemas), out
         try:
+            self._check_layout()
             self.state = State(schemas)
             for name, table in self.store.replay():
                 self.state.apply(name, table)
@@ -51,7 +55,10 @@ class DurableRun:
         """Execute and commit one batch. `also` gives more to keep in the commit's meta."""
         self._check_order(batch)
         result = self.executor.run(batch, self.seq)
-        meta: dict[str, Any] = {"seq": self.seq + len(batch), "ts": int(batch.ts[-1]), **also(result)}
+        meta: dict[str, Any] = {"seq": self.seq + len(batch), "ts": int(batch.ts[-1])}
+        if QUERIES in self.store.meta:
+            meta[QUERIES] = self.store.meta[QUERIES]
+        meta |= also(result)
         staged = self._stage(result) if self.out is not None else None
         if staged is not None and self.out is not None:
             meta |= pending(self.out, [staged])
@@ -61,6 +68,13 @@ class DurableRun:
         if self.store.snapshot_due:
             self.store.snapshot(self.state.export())
         return result
+
+    def _check_layout(self) -> None:
+        if self.store.shard_files:
+            raise StoreError(
+                f"{self.store.path} keeps its state in {len(self.store.shard_files)} shards, by Spark's plan='keyed'\n"
+                "  go on with that plan, or start a new directory with initial={name: ms.open(…).table(name)}"
+            )
 
     def _check_order(self, batch: EventBatch) -> None:
         last = self.store.meta.get("ts")

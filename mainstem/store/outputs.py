@@ -18,7 +18,7 @@ from mainstem.errors import StoreError
 from mainstem.store import crash
 from mainstem.store.disk import disk, make_directory, remove, sync_directory
 
-META_KEY = "outputs"
+META_KEY, REJECTS_KEY = "outputs", "rejects"
 _STAGED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.staged")
 
 
@@ -47,9 +47,9 @@ def stage(directory: str | Path, name: str, write: Callable[[Path], None]) -> st
     return staged
 
 
-def pending(directory: str | Path, staged: Iterable[str]) -> dict[str, Any]:
+def pending(directory: str | Path, staged: Iterable[str], key: str = META_KEY) -> dict[str, Any]:
     """The part of a commit's meta that names staged files: `meta={"batch": 7, **pending(directory, [staged])}`."""
-    return {META_KEY: {"directory": str(Path(directory).absolute()), "staged": list(staged)}}
+    return {key: {"directory": str(Path(directory).absolute()), "staged": list(staged)}}
 
 
 def publish(directory: str | Path, staged: str) -> Path:
@@ -73,9 +73,12 @@ def publish(directory: str | Path, staged: str) -> Path:
 
 
 def publish_pending(meta: Mapping[str, Any]) -> list[Path]:
-    """Publish what the last commit names and a crash may have left hidden; the final names."""
-    named = meta.get(META_KEY)
-    return [publish(named["directory"], staged) for staged in named["staged"]] if named else []
+    """Publish what the last commit names and a crash may have left hidden; the final names of outputs."""
+    published = {}
+    for key in (REJECTS_KEY, META_KEY):
+        named = meta.get(key, {"directory": "", "staged": []})
+        published[key] = [publish(named["directory"], staged) for staged in named["staged"]]
+    return published[META_KEY]
 
 
 def discard_staged(directory: str | Path) -> None:

@@ -113,6 +113,27 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         programs.app.run(EVENTS, state=tmp_path / "state")
 
 
+def test_state_in_shards_is_refused(tmp_path: Path) -> None:
+    from mainstem.store import Store, write_shard_file
+
+    schemas = programs.app.program.tables
+    with Store.open(tmp_path / "state", schemas) as store:
+        file = write_shard_file(tmp_path / "state", 0, "first", programs.initial(), base=True)
+        store.commit({}, {"seq": 0, "ts": None}, [file])
+    with pytest.raises(ms.StoreError, match="keeps its state in 1 shards"):
+        programs.app.run(EVENTS, state=tmp_path / "state")
+
+
+def test_commits_carry_on_what_live_queries_have_done(tmp_path: Path) -> None:
+    from mainstem.store import QUERIES, Store
+
+    with Store.open(tmp_path / "state", programs.app.program.tables) as store:
+        store.commit(programs.initial(), {"seq": 0, "ts": None, QUERIES: {"q": 7}})
+    programs.app.run(EVENTS, state=tmp_path / "state", batch=100)
+    with ms.open(tmp_path / "state") as db:
+        assert db.meta[QUERIES] == {"q": 7}
+
+
 def test_tables_outside_transactions_say_where_to_look() -> None:
     with pytest.raises(ms.ProgramError, match="inside functions bound"):
         programs.Account[1].balance
