@@ -151,7 +151,7 @@ def test_silent_inputs_do_not_hold_back_the_others() -> None:
     assert [ts for _, ts, _ in found] == [1, 2]
 
 
-@pytest.mark.parametrize("nothing", [[], {}, {"Ping": []}, (), iter(())], ids=["list", "dict", "typed", "tuple", "iter"])
+@pytest.mark.parametrize("nothing", [[], {}, {"Ping": []}, (), iter(())], ids=["list", "dict", "typed", "tuple", "it"])
 def test_no_events_no_batches(nothing: Any) -> None:
     assert read(nothing) == []
 
