@@ -70,10 +70,12 @@ class DurableRun:
         return result
 
     def _check_layout(self) -> None:
-        if self.store.shard_files:
+        shards = len(self.store.shard_files)
+        if shards:
             raise StoreError(
-                f"{self.store.path} keeps its state in {len(self.store.shard_files)} shards, by Spark's plan='keyed'\n"
-                "  go on with that plan, or start a new directory with initial={name: ms.open(…).table(name)}"
+                f"{self.store.path} keeps its state in {shards} shards of Spark's keyed plan\n"
+                f"  run live with plan='keyed' with partitions={shards}, or start a new directory with "
+                "initial={name: ms.open(…).table(name)}"
             )
 
     def _check_order(self, batch: EventBatch) -> None:
