@@ -19,8 +19,7 @@ from mainstem.run import run_embedded, run_oracle
 from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema, Type, type_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from mainstem.spark.types import DataFrame, SparkSession, StreamingQuery
 
 CHECK_MARK = "__mainstem_check__"
 BATCH = 65_536  # events: large enough to amortise a kernel call, small enough for the second-level cache

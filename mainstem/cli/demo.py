@@ -23,7 +23,7 @@ from mainstem.errors import SparkError
 from mainstem.state import digest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from mainstem.spark.types import SparkSession
 
 FILES = 5  # of the log: as many micro-batches in the live run
 POLL_S = 0.1

@@ -16,7 +16,7 @@ from mainstem.errors import MainstemError
 from mainstem.spark.session import local_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from mainstem.spark.types import SparkSession
 
 LOG_LINES_SHOWN = 20
 

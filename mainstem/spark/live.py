@@ -12,6 +12,7 @@ Killed before 3, the batch leaves no trace and runs again. Killed after 3, a res
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ def _query_of(df: DataFrame) -> str:
     return query
 
 
-class Live:
+class Live(ABC):
     """One live run; calling it handles a micro-batch. Subclasses say how a new batch is executed and committed."""
 
     def __init__(self, job: Job, store: Store, out: str | Emit, progress: Callable[[int], None] | None) -> None:
@@ -77,9 +78,9 @@ class Live:
         if self.progress is not None:
             self.progress(self.seq - before)
 
+    @abstractmethod
     def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
         """Run a new batch and commit it with `meta`."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Release the store; waits for a batch that is being handled."""

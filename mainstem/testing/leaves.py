@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from mainstem.schema import Field, TableSchema
@@ -11,15 +12,15 @@ _EXTREME_INTS = ("9223372036854775807", "(-9223372036854775808)", "4611686018427
 _EXTREME_FLOATS = ("1e308", "-1e308", "5e-324", "9007199254740993.0", "-0.0", "9.3e18", "math.pi", "math.inf")
 
 
-class Leaves:
+class Leaves(ABC):
     """Writes atoms for one place; `scope` says what is visible there."""
 
     def __init__(self, draw: Draw, world: World, scope: Scope) -> None:
         self.draw, self.world, self.scope = draw, world, scope
 
+    @abstractmethod
     def of(self, base: str, depth: int | None = None, *, pure: bool = False) -> str:
         """An expression of type `base`; leaves need it for keys and indexes."""
-        raise NotImplementedError
 
     def leaf(self, base: str, pure: bool) -> str:
         options: list[tuple[float, Callable[[str], str]]] = [(0.3 if base == "bool" else 1.5, self.constant)]
