@@ -83,12 +83,14 @@ def embedded(options: Options, report: Report, console: Console) -> None:
         on_prefix = take_turns(small, options.oracle_events, 2, show)
         in_full = take_turns(large, options.events, options.repeats, show)
     report.figures += [*on_prefix, *in_full]
-    oracle, full_run, full_limit = _named(on_prefix, ORACLE), _named(in_full, RUN), _named(in_full, LIMIT)
+    # The oracle is too slow for all events, so its ratio is taken where both ran the same ones.
+    oracle, prefix_run = _named(on_prefix, ORACLE), _named(on_prefix, RUN)
+    full_run, full_limit = _named(in_full, RUN), _named(in_full, LIMIT)
     report.targets += [
         Target(f"{RUN} / {LIMIT}", full_run.best / full_limit.best, RUN_OF_LIMIT),
-        Target(f"{RUN} / {ORACLE}", full_run.best / oracle.best, RUN_OF_ORACLE),
+        Target(f"{RUN} / {ORACLE}", prefix_run.best / oracle.best, RUN_OF_ORACLE),
     ]
-    of_limit, of_oracle = full_run.best_cpu / full_limit.best_cpu, full_run.best_cpu / oracle.best_cpu
+    of_limit, of_oracle = full_run.best_cpu / full_limit.best_cpu, prefix_run.best_cpu / oracle.best_cpu
     report.notes.append(f"By CPU time, less noisy: {RUN} / {LIMIT} {of_limit:.2f}, {RUN} / {ORACLE} {of_oracle:.0f}.")
 
 
