@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import textwrap
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,9 +15,10 @@ import pyarrow as pa
 from mainstem.errors import ProgramError
 from mainstem.gate import Derive
 from mainstem.lang import Bound, Program, Spec, Table, build, explain
-from mainstem.result import Result, StateView
+from mainstem.result import Result, StateView, Stats
 from mainstem.run import run_embedded, run_oracle
 from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema, Type, type_of
+from mainstem.why import Log
 
 if TYPE_CHECKING:
     from mainstem.spark.types import DataFrame, SparkSession, StreamingQuery
@@ -41,6 +43,7 @@ class App:
         self._functions: list[Bound] = []
         self._derives: list[Derive] = []
         self._program: Program | None = None
+        self._last_run: Stats | None = None
         self.state = StateView({})
 
     # -- declarations -------------------------------------------------------------------------------------------
@@ -159,9 +162,19 @@ class App:
             self._program = build(self.spec)
         return self._program
 
-    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:
-        """Tables, functions, what they depend on, the chosen execution and why."""
-        return explain(self.program, format)
+    def explain(self, format: Literal["text", "mermaid"] = "text", *, analyze: bool = False) -> str:
+        """Tables, functions, what they depend on, the execution and why; with `analyze`, also what the last run did."""
+        text = explain(self.program, format)
+        if not analyze:
+            return text
+        if format != "text":
+            raise ProgramError(f"explain(analyze=True) can't write {format!r}", remedy="use format='text'")
+        if self._last_run is None:
+            raise ProgramError(
+                f"explain(analyze=True) shows what ran, and app {self.name} has not run in this process",
+                remedy="call app.run(events) first",
+            )
+        return f"{text}\nwhat ran last\n{textwrap.indent(self._last_run.analysis, '  ')}\n"
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -173,21 +186,31 @@ class App:
         initial: Mapping[str, pa.Table] | None = None,
         batch: int = BATCH,
         on_bad: Literal["raise", "reject"] = "raise",
+        unsorted: Literal["error", "batch"] = "error",
         out: str | Path | None = None,
         engine: str = "auto",
         resume: bool = False,
         jit: bool | None = None,
         progress: Callable[[int], None] | None = None,
+        threads: int | None = None,
+        **strategy: Any,
     ) -> Result:
         """Runs all events in this process and gives outputs, rejects and statistics; `app.state` is the state after.
 
         `events`: Arrow data, event objects, a path, or a list or dict of these. `state`: a directory that keeps the
         state (each batch is committed before its outputs are visible). `initial`: tables to start from when it is
         empty. `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again, what is
-        committed of it is skipped. `engine`: auto, serial, interpreted or oracle; `jit=False` runs kernels uncompiled.
-        `progress` is called with the number of events of each finished batch.
+        committed of it is skipped. `engine`: auto, serial, a parallel strategy (lock, mvlk, pat, nolock, chains, tpg,
+        components, nested; docs/engines.md tells them apart and their options: explore, unit, abort, sharing,
+        partitions, groups), interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs
+        kernels uncompiled.
+        `unsorted`: with "batch", events may be out of order inside a batch of `batch` events; one that comes after a
+        batch with larger timestamps is late, and `on_bad` decides about it. `progress` is called with the number of
+        events of each finished batch.
         """
-        options: dict[str, Any] = {"initial": initial, "batch": batch, "on_bad": on_bad, "progress": progress}
+        reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
+        options: dict[str, Any] = {"initial": initial, "progress": progress, **reading}
+        how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
         if engine == "oracle":
             if state is not None or out is not None or resume:
                 raise ProgramError(
@@ -196,9 +219,12 @@ class App:
             result, tables = run_oracle(self.spec, self.program, events, **options)
         else:
             result, tables = run_embedded(
-                self.program, events, **options, state=state, out=out, engine=engine, resume=resume, jit=jit
+                self.program, events, **options, state=state, out=out, resume=resume, how=how
             )
-        self.state = StateView(tables)
+        self.state, self._last_run = StateView(tables), result.stats
+        result._log = Log.of(
+            self.spec, self.program, events, initial, reading, False if engine == "oracle" else jit, state is not None
+        )
         return result
 
     def replay(self, spark: SparkSession, events: Any, **options: Any) -> DataFrame:

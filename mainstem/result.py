@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from mainstem.engine import BatchStats
+from mainstem.engine import BatchStats, Breakdown
 from mainstem.errors import MainstemError
 from mainstem.state import digest
+from mainstem.why import Log, Why
+
+_COLUMN_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+_REASONS_SHOWN = 3  # of each strategy: `auto` may word its reason with the figures of every batch
 
 
 class StateView(Mapping[str, pa.Table]):
@@ -65,9 +71,16 @@ class Stats:
 
     @property
     def table(self) -> pa.Table:
-        """One row per batch: counts, engine, seconds per step."""
-        names = [f.name for f in fields(BatchStats)]
-        return pa.table({name: [getattr(batch, name) for batch in self.batches] for name in names})
+        """One row per batch: counts, engine and why, seconds per step, thread seconds (null where not measured)."""
+        columns = {
+            f.name: pa.array([getattr(batch, f.name) for batch in self.batches], _COLUMN_TYPES[str(f.type)])
+            for f in fields(BatchStats)
+            if f.name != "breakdown"
+        }
+        for f in fields(Breakdown):
+            spent = [getattr(batch.breakdown, f.name, None) for batch in self.batches]
+            columns[f"seconds_{f.name}"] = pa.array(spent, pa.float64())
+        return pa.table(columns)
 
     def __str__(self) -> str:
         rate = self.events / self.seconds if self.seconds else 0.0
@@ -75,6 +88,43 @@ class Stats:
             f"{self.events:,} events in {self.seconds:.2f} s ({rate:,.0f}/s), {self.committed:,} committed, "
             f"{self.aborted:,} aborted, {self.rejected:,} rejected, engine {', '.join(self.engines) or 'none'}"
         )
+
+    @property
+    def analysis(self) -> str:
+        """What ran, strategy by strategy: batches, events, reasons and where the time went."""
+        lines = [str(self)]
+        for engine in self.engines:
+            lines += _strategy_lines(engine, [b for b in self.batches if b.engine == engine])
+        return "\n".join(lines)
+
+
+def _strategy_lines(engine: str, batches: list[BatchStats]) -> Iterator[str]:
+    events, seconds = sum(b.events for b in batches), sum(b.seconds for b in batches)
+    threads = max(b.threads for b in batches)
+    yield (
+        f"{engine}: {_count(len(batches), 'batch')}, {events:,} events, {events / seconds if seconds else 0:,.0f}/s, "
+        f"{_count(threads, 'thread')}"
+    )
+    reasons = Counter(b.why for b in batches if b.why)
+    for why, count in reasons.most_common(_REASONS_SHOWN):
+        yield f"  because {why} ({_count(count, 'batch')})"
+    if len(reasons) > _REASONS_SHOWN:
+        yield f"  and {len(reasons) - _REASONS_SHOWN} other reasons: see column why of stats.table"
+    steps = {name: sum(getattr(b, f"seconds_{name}") for b in batches) for name in ("keys", "run", "outputs")}
+    yield f"  steps: {_shares(steps)}"
+    measured = [b.breakdown for b in batches if b.breakdown is not None]
+    if measured:
+        yield f"  threads: {_shares({f.name: sum(getattr(b, f.name) for b in measured) for f in fields(Breakdown)})}"
+
+
+def _shares(seconds: Mapping[str, float]) -> str:
+    total = sum(seconds.values())
+    shares = ", ".join(f"{name} {spent / total if total else 0:.0%}" for name, spent in seconds.items())
+    return f"{shares} of {total:.3f} s"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("ch") else "s")
 
 
 @dataclass
@@ -87,6 +137,7 @@ class Result:
     _outputs: pa.Table | None = None
     _folder: Path | None = None
     _schema: pa.Schema | None = None
+    _log: Log | None = field(default=None, repr=False, compare=False)
 
     @property
     def outputs(self) -> pa.Table:
@@ -96,3 +147,16 @@ class Result:
             files = sorted(self._folder.glob("part-*.parquet"))  # named by seq, so this is their order
             self._outputs = ds.dataset(files, format="parquet", schema=self._schema).to_table()
         return self._outputs
+
+    def why(self, seq: int) -> Why:
+        """Why event `seq` (column `seq` of the outputs) committed or aborted, and what it depended on in its batch.
+
+        Runs the log again up to that event, on one thread: the events are read a second time.
+        """
+        if self._log is None:
+            raise MainstemError("this result does not know its log\n  ask the result that app.run returned")
+        return self._log.why(seq, self.outputs, self.stats.events)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Outputs and statistics can be sent to another process; the log, with its functions, can't."""
+        return {**vars(self), "_log": None}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_executor, outputs_to_arrow, rows_of_arrow
 from mainstem.errors import InputError, ProgramError
-from mainstem.gate import EventBatch, Rejects, open_events
+from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted, open_events
 from mainstem.lang import Program, Spec
 from mainstem.result import Result, Stats
 from mainstem.state import State, digest
@@ -20,6 +20,8 @@ from mainstem.store.parquet import write_outputs
 
 Tables = dict[str, pa.Table]
 Progress = Callable[[int], None] | None
+CUTS = "cuts"
+"""Key of a commit's meta: how a log that was not sorted was cut into batches so far (`Cuts.as_lists`)."""
 
 
 def run_embedded(
@@ -29,14 +31,14 @@ def run_embedded(
     initial: Mapping[str, pa.Table] | None,
     batch: int,
     on_bad: Any,
+    unsorted: Unsorted,
     progress: Progress,
     state: str | Path | None,
     out: str | Path | None,
-    engine: str,
     resume: bool,
-    jit: bool | None,
+    how: Mapping[str, Any],
 ) -> tuple[Result, Tables]:
-    """Runs the compiled (or interpreted) engine batch by batch; durable when `state` names a directory."""
+    """Runs batch by batch, `how` says with which engine (see `make_executor`); durable when `state` is a directory."""
     check_initial(program, initial)
     if out is not None and not resume:
         _check_out(Path(out), continued=state is not None and Path(state).exists())
@@ -45,10 +47,15 @@ def run_embedded(
     if state is None:
         memory = State({t.name: t for t in program.tables})
         memory.load(initial or {})
-        return _run(program, events, batch, on_bad, progress, out, _MemoryRun(program, memory, engine, jit, out))
-    with DurableRun(program, state, initial=initial, engine=engine, out=out, jit=jit) as durable:
-        skip = durable.seq if resume else 0
-        return _run(program, events, batch, on_bad, progress, out, durable, skip)
+        run = _MemoryRun(program, memory, how, out)
+        return _run(program, events, batch, on_bad, progress, out, run, unsorted=unsorted)
+    with DurableRun(program, state, initial=initial, out=out, how=how) as durable:
+        if unsorted == "error" and CUTS not in durable.store.meta:
+            skip = durable.seq if resume else 0
+            return _run(program, events, batch, on_bad, progress, out, durable, skip)
+        cutting = _CuttingRun(durable, batch if unsorted == "batch" else 1)
+        cuts = cutting.resumed(unsorted) if resume else 0
+        return _run(program, events, batch, on_bad, progress, out, cutting, cuts, unsorted)
 
 
 def _check_out(out: Path, continued: bool) -> None:
@@ -62,9 +69,9 @@ def _check_out(out: Path, continued: bool) -> None:
 class _MemoryRun:
     """A run whose state lives and dies with the process."""
 
-    def __init__(self, program: Program, state: State, engine: str, jit: bool | None, out: str | Path | None) -> None:
+    def __init__(self, program: Program, state: State, how: Mapping[str, Any], out: str | Path | None) -> None:
         self.state, self.seq = state, 0
-        self.executor = make_executor(program, state, engine, jit=jit)
+        self.executor = make_executor(program, state, **how)
         self.out = Path(out) if out is not None else None
 
     def run(self, batch: EventBatch) -> Any:
@@ -79,6 +86,32 @@ class _MemoryRun:
         return result
 
 
+class _CuttingRun:
+    """A durable run that keeps how batches were cut: which rows of an unsorted log were late follows from it.
+
+    A run over a sorted log cuts nothing. It stands here as batches of one event, which let no row go back in time.
+    """
+
+    def __init__(self, durable: DurableRun, size: int) -> None:
+        self._durable, self._size = durable, size
+        self.state = durable.state
+        kept = durable.store.meta.get(CUTS)
+        self._cuts = Cuts.regular(1, durable.seq) if kept is None else Cuts.of(kept)
+
+    def resumed(self, unsorted: Unsorted) -> Cuts:
+        """What to leave out of the same log: all that is committed."""
+        if unsorted == "error":
+            raise InputError(
+                f"{self._durable.store.path} holds events of a log that was not sorted\n"
+                '  pass unsorted="batch" and the same batch= as before, or drop resume=True and give later events only'
+            )
+        return self._cuts
+
+    def run(self, batch: EventBatch) -> Any:
+        self._cuts = self._cuts.followed_by(self._size, len(batch))
+        return self._durable.run(batch, lambda _: {CUTS: self._cuts.as_lists()})
+
+
 def _run(
     program: Program,
     events: Any,
@@ -87,9 +120,10 @@ def _run(
     progress: Progress,
     out: str | Path | None,
     runner: Any,
-    skip: int = 0,
+    skip: int | Cuts = 0,
+    unsorted: Unsorted = "error",
 ) -> tuple[Result, Tables]:
-    stream, rejects = _open(program, events, batch, on_bad, skip)
+    stream, rejects = _open(program, events, batch, on_bad, skip, unsorted)
     stats, start = Stats(), time.perf_counter()
     outputs: list[pa.RecordBatch] = []
     for piece in stream:
@@ -117,7 +151,12 @@ def _table(outputs: list[pa.RecordBatch], program: Program) -> pa.Table:
 
 
 def _open(
-    program: Program, events: Any, batch: int, on_bad: Any, skip: int = 0
+    program: Program,
+    events: Any,
+    batch: int,
+    on_bad: Any,
+    skip: int | Cuts = 0,
+    unsorted: Unsorted = "error",
 ) -> tuple[Iterator[EventBatch], Rejects]:
     if not isinstance(batch, int) or batch < 1:
         raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
@@ -129,6 +168,7 @@ def _open(
         derives=program.derives,
         columns=program.used_columns,
         skip=skip,
+        unsorted=unsorted,
     )
 
 
@@ -140,11 +180,12 @@ def run_oracle(
     initial: Mapping[str, pa.Table] | None,
     batch: int,
     on_bad: Any,
+    unsorted: Unsorted,
     progress: Progress,
 ) -> tuple[Result, Tables]:
     """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
     check_initial(program, initial)
-    stream, rejects = _open(program, events, batch, on_bad)
+    stream, rejects = _open(program, events, batch, on_bad, unsorted=unsorted)
     oracle = Interpreter(spec, dict(program.outputs) or None)
     for table in program.tables:
         if initial and table.name in initial:

@@ -135,7 +135,7 @@ def test_query_as_json_and_arrow(counter: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "nothing", "x.parquet"], ["'nothing' names no app", "ledger, bank, module:app"]),
+        (["run", "nothing", "x.parquet"], ["'nothing' names no app", "ledger, bank, grep_sum"]),
         (["run", "missing.py:app", "x.parquet"], ["there is no file missing.py"]),
         (["run", "missing_module:app", "x.parquet"], ["there is no module 'missing_module'"]),
         (["run", "counter_app.py:other", "x.parquet"], ["has no App called 'other'", "it has: app"]),

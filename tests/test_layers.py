@@ -25,6 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("state",),
     ("engine",),
     ("store",),
+    ("why",),
     ("result",),
     ("run",),
     ("spark",),

@@ -13,6 +13,10 @@ from mainstem.errors import ProgramError
 APPS = {
     "ledger": "mainstem.apps.ledger",
     "bank": "mainstem.apps.bank",
+    "grep_sum": "mainstem.apps.grep_sum",
+    "bidding": "mainstem.apps.bidding",
+    "toll": "mainstem.apps.toll",
+    "ledger_work": "mainstem.apps.ledger_work",
 }
 """Name -> module. Names only, so that a command line can list them without importing any."""
 

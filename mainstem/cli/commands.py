@@ -53,6 +53,10 @@ class OnBad(StrEnum):
 class Workload(StrEnum):
     ledger = "ledger"
     bank = "bank"
+    grep_sum = "grep_sum"
+    bidding = "bidding"
+    toll = "toll"
+    ledger_work = "ledger_work"
 
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORMS}.")]

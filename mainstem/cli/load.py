@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem import App
+from mainstem.apps import APPS
 from mainstem.errors import InputError, ProgramError
 
-BUILT_IN = ("ledger", "bank")
+BUILT_IN = tuple(APPS)
 FORMS = f"{', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
 
 

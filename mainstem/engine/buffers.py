@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+_SPARE = 1.25  # batches of one size need a little more or less from one to the next
+
 
 class Scratch:
     """Arrays by name that live from one batch to the next; their content does not."""
@@ -18,7 +20,8 @@ class Scratch:
         """`count` values of undefined content, valid until this name is asked for again."""
         known = self._arrays.get(name)
         if known is None or len(known) < count:
-            known = self._arrays[name] = np.empty(count, dtype)
+            size = count if known is None else int(count * _SPARE)
+            known = self._arrays[name] = np.empty(size, dtype)
         return known[:count]
 
 

@@ -14,7 +14,7 @@ from mainstem.engine.buffers import fresh
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
 from mainstem.engine.outputs import OutputBuilder
-from mainstem.engine.result import BatchResult, BatchStats
+from mainstem.engine.result import BatchResult, BatchStats, Ran
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.lang import INTERNAL, Program
@@ -22,9 +22,7 @@ from mainstem.state import State
 
 
 class Executor:
-    """The compiled engine. `track` keeps note of changed rows, for `BatchResult.deltas`."""
-
-    engine = "serial"
+    """The compiled engine on one thread. `track` keeps note of changed rows, for `BatchResult.deltas`."""
 
     def __init__(self, program: Program, state: State, *, jit: bool = True, track: bool = False) -> None:
         self.program, self.state, self.jit, self.track = program, state, jit, track
@@ -64,7 +62,7 @@ class Executor:
         count = self.outputs.transactions(batch)
         columns, nulls = self._result_arrays(count, arrays)
         keyed = time.perf_counter()
-        self.functions["serial"](*(arrays[name] for name in self.program.parameters))
+        how = self._execute(arrays, count)
         ran = time.perf_counter()
         code, ret = arrays["code"], arrays["ret"]
         if np.any(code.view(np.uint16) == INTERNAL):
@@ -75,8 +73,22 @@ class Executor:
         outputs = self.outputs.build(batch, first_seq, code, ret, columns, nulls)
         aborted = int(np.count_nonzero(code))
         seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
-        stats = BatchStats(len(batch), count, count - aborted, aborted, self.engine, *seconds)
+        stats = BatchStats(
+            len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown
+        )
         return BatchResult(outputs, stats, self._deltas)
+
+    def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
+        """Runs the transactions; `code`, `ret` and the output columns of `arrays` are filled, the tables changed."""
+        self._run_serially(arrays, 0, len(arrays["kind"]))
+        return Ran("serial")
+
+    def _run_serially(self, arrays: dict[str, Any], first: int, end: int) -> None:
+        """Runs some events of the batch, those before `first` having run."""
+        before = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
+        transactions = int(before @ [len(group) for group in self.program.per_kind])
+        arrays["begin"] = np.array([first, end, transactions, *before], np.int64)
+        self.functions["serial"](*(arrays[name] for name in self.program.parameters))
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
         arrays["code"] = fresh(count, np.int16)

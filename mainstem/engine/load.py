@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mainstem.engine import library
-from mainstem.state import cache_folder, compile_kernel
+from mainstem.engine import library, native
+from mainstem.state import cache_folder, cache_here, compile_kernel
 
 # Generated code allocates nothing and keeps no array, so it needs no reference counts: with them, every transaction
 # would count a dozen arrays up and down, which costs several times the transaction itself.
@@ -31,7 +31,7 @@ def load(source: str, jit: bool) -> dict[str, Any]:
 
 
 def _interpreted(source: str) -> dict[str, Any]:
-    space = {"kernel": _as_it_is, "inlined": _as_it_is, **library.names(jit=False)}
+    space = {"kernel": _as_it_is, "inlined": _as_it_is, "entry": _as_it_is, **library.names(jit=False)}
     exec(compile(source, "<generated kernels>", "exec"), space)
     return space
 
@@ -49,7 +49,7 @@ def _compiled(source: str) -> dict[str, Any]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # cached code finds its module by name
-    vars(module).update(kernel=_kernel, inlined=_inlined, **library.names(jit=True))
+    vars(module).update(kernel=_kernel, inlined=_inlined, entry=_entry, **library.names(jit=True))
     spec.loader.exec_module(module)
     return vars(module)
 
@@ -60,6 +60,11 @@ def _kernel(function: Any) -> Any:
 
 def _inlined(function: Any) -> Any:
     return compile_kernel(function, **_OPTIONS, forceinline=True)
+
+
+def _entry(function: Any) -> Any:
+    with cache_here():
+        return native.entry(function)
 
 
 def _name(source: str) -> str:

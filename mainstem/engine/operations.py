@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,16 @@ from mainstem.state import State
 _NO_POSITIONS = frozen(np.zeros(0, np.int64))
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Keys of dynamic sites: those of event j stand before `ends[j]`, after those of event j - 1."""
+
+    ends: np.ndarray
+    rows: np.ndarray
+    sites: np.ndarray
+    turns: np.ndarray  # which turn of the function's key loop; -1 outside
+
+
 class Operations:
     """Builds the kernel parameters of a batch by name (see `lang/emit.py` for the names)."""
 
@@ -26,6 +37,7 @@ class Operations:
         self.scratch = Scratch()
         self.undo = [np.zeros(0, t.row_dtype) for t in program.tables]
         self.undo_rows = [np.zeros(0, np.int64) for _ in program.tables]
+        self.room = [0] * len(program.tables)  # records of each table that one transaction may have to save
 
     def _code(self, value: str | bytes) -> int:
         pool = self.state.strings if isinstance(value, str) else self.state.binaries
@@ -35,7 +47,7 @@ class Operations:
         arrays: dict[str, Any] = {"S": self.strings, "kind": frozen(batch.kind)}
         for kind in range(len(self.program.events)):
             self._columns(batch, kind, arrays)
-        room = self._resolve(arrays)
+        self.room = room = self._resolve(arrays)
         for i, table in enumerate(self.tables):
             table.reserve()
             self._reserve_undo(i, room[i])
@@ -113,7 +125,10 @@ class Operations:
                 rows = self.tables[site.table].index.resolve(parts, own[f"k{site.index}_ok"])
                 arrays[f"R{function.index}_{site.index}"] = frozen(rows)
         for i in tables:
-            self.tables[i].index.resolve([own[f"q{i}_{c}"] for c in range(len(self.program.tables[i].key))])
+            keys = [own[f"q{i}_{c}"] for c in range(len(self.program.tables[i].key))]
+            listed = Listed(ends[i], self.tables[i].index.resolve(keys), own[f"q{i}_site"], own[f"q{i}_turn"])
+            arrays[f"listed{function.index}_{i}"] = listed
+        arrays |= {f"{name}_{function.index}": array for name, array in own.items() if name.startswith("tn_")}
         return {i: int(np.diff(e, prepend=0).max(initial=0)) for i, e in ends.items()}
 
     def _key_arrays(
@@ -126,8 +141,8 @@ class Operations:
                 own[name] = self.strings
             elif role in ("x", "ok", "off"):
                 own[name] = arrays[f"{role}{function.kind}_{rest}"]
-            elif role[0] == "k":
-                own[name] = np.zeros(events, np.uint8 if rest == "ok" else np.int64)
+            elif role[0] == "k" or role == "tn":
+                own[name] = np.zeros(events, np.uint8 if rest == "ok" and role != "tn" else np.int64)
             else:
                 own[name] = np.zeros(dynamic[int(role[1:])], np.int64)
         return own

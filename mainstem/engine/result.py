@@ -9,8 +9,30 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True)
+class Breakdown:
+    """Seconds of all threads of a batch by what they were spent on, as TStream and MorphStream report them."""
+
+    useful: float = 0.0  # inside the functions
+    sync: float = 0.0  # waiting for a turn, a version or a barrier
+    lock: float = 0.0  # asking for locks and waiting for them
+    construct: float = 0.0  # operations, versions, graphs
+    explore: float = 0.0  # looking for work that can run
+    abort: float = 0.0  # undoing and repeating
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How the transactions of a batch were run."""
+
+    engine: str
+    why: str = ""
+    threads: int = 1
+    breakdown: Breakdown | None = None
+
+
+@dataclass(frozen=True)
 class BatchStats:
-    """Counts and seconds of one batch. `engine` is the strategy that ran it."""
+    """Counts and seconds of one batch. `engine` is the strategy that ran it, `why` the reason when `auto` chose it."""
 
     events: int
     transactions: int
@@ -20,6 +42,13 @@ class BatchStats:
     seconds_keys: float
     seconds_run: float
     seconds_outputs: float
+    why: str = ""
+    threads: int = 1
+    breakdown: Breakdown | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_keys + self.seconds_run + self.seconds_outputs
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mainstem.gate.batch import Columns, EventBatch
+from mainstem.gate.cuts import Cuts
 from mainstem.gate.derive import Derive
 from mainstem.gate.merge import Skip, UsedColumns, batches
 from mainstem.gate.rejects import Rejects
 from mainstem.gate.sources import inputs_of
-from mainstem.gate.validate import OnBad, check_on_bad
+from mainstem.gate.validate import OnBad, Unsorted, check_on_bad
 from mainstem.schema import EventSchema
 
-__all__ = ["Columns", "Derive", "EventBatch", "Rejects", "batches", "inputs_of", "open_events"]
+__all__ = ["Columns", "Cuts", "Derive", "EventBatch", "Rejects", "Unsorted", "batches", "inputs_of", "open_events"]
 
 
 def open_events(
@@ -25,6 +26,7 @@ def open_events(
     derives: Sequence[Derive] = (),
     columns: UsedColumns | None = None,
     skip: Skip = 0,
+    unsorted: Unsorted = "error",
 ) -> tuple[Iterator[EventBatch], Rejects]:
     """Batches of `events` (any form that `app.run` takes), and the rows set aside so far, as batches are read.
 
@@ -41,5 +43,6 @@ def open_events(
         derives=derives,
         skip=skip,
         columns=columns,
+        unsorted=unsorted,
     )
     return stream, rejects

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.gate.batch import Columns, EventBatch, constant_kind, frozen, identity
-from mainstem.gate.kernels import merge_order
+from mainstem.gate.kernels import grouped_in_order, merge_order, sort_order
 from mainstem.gate.piece import Chunk, Part
 
 
@@ -31,13 +31,18 @@ class Slice:
 
 
 def assemble(taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, ...]) -> EventBatch:
-    """A batch of the rows taken, given per input (in input order)."""
-    if len(taken) == 1 and len(taken[0]) == 1:
+    """A batch of the rows taken, given per input (in input order, and in the order of offsets)."""
+    in_order = all(part.chunk.in_order for part in chain.from_iterable(taken))
+    if in_order and len(taken) == 1 and len(taken[0]) == 1:
         return _view(taken[0][0], kinds, position)
     stack = _Stack(kinds)
     for part in chain.from_iterable(taken):
         stack.add(part)
-    if len(taken) == 1:
+    if not in_order:
+        # Inputs stand in their order and rows in that of their offsets, so a stable sort by ts gives the total order.
+        ts, order = sort_order(_concat_ts(list(chain.from_iterable(taken))))
+        kind, columns = stack.reordered(order)
+    elif len(taken) == 1:
         ts, kind, columns = _concat_ts(taken[0]), stack.kind(), stack.columns()
     else:
         # Each input is sorted and inputs stand in their order, so the first of equal ts is first in total order.
@@ -96,17 +101,15 @@ class _Stack:
     def reordered(self, order: np.ndarray) -> tuple[np.ndarray, list[Columns | None]]:
         """Kinds and columns, with row `order[i]` of the stack as row i."""
         kind, columns = self.kind(), self.columns()
-        present = [(number, found) for number, found in enumerate(columns) if found is not None]
+        present = [found for found in columns if found is not None]
         if len(present) == 1:
-            found = present[0][1]
-            found.pos = frozen(found.pos[order])
+            present[0].pos = frozen(present[0].pos[order])
             return kind, columns
-        place = np.empty(len(kind), dtype=np.int64)  # of each row, in the columns of its type
-        for number, found in present:
-            place[kind == number] = found.pos
-        kind, place = kind[order], place[order]
-        for number, found in present:
-            found.pos = frozen(place[kind == number])
+        starts = np.cumsum([0, *(0 if found is None else len(found.pos) for found in columns)])
+        kind, pos = grouped_in_order(kind, order, np.concatenate([found.pos for found in present]), starts[:-1])
+        for number, found in enumerate(columns):
+            if found is not None:
+                found.pos = frozen(pos[starts[number] : starts[number + 1]])
         return kind, columns
 
 

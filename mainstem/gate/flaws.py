@@ -85,6 +85,13 @@ def unsorted(ts: int, predecessor: int) -> Flaw:
     )
 
 
+def late(ts: int, released: int) -> Flaw:
+    return Flaw(
+        f"column 'ts' is {ts}, which is late: an earlier batch has released events up to ts {released}",
+        f"pass a larger batch= so that both fall into one batch, sort the input by ts, or {SET_ASIDE}",
+    )
+
+
 def unknown_event(name: Any, known: list[str]) -> Flaw:
     named = "column 'event' is null" if name is None else f"column 'event' names {shown(name)}"
     return Flaw(

@@ -1,10 +1,11 @@
-"""Raw rows of one input to accepted rows: exact types, no forbidden nulls, sorted, known event types.
+"""Raw rows of one input to accepted rows: exact types, no forbidden nulls, known event types, sorted if they must be.
 
 A clean batch costs one look at each column's type and null count and one pass over `ts`; nothing is copied.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,13 +15,15 @@ from mainstem.gate import flaws as flaw
 from mainstem.gate.batch import frozen
 from mainstem.gate.columns import piece_of_batch
 from mainstem.gate.objects import piece_of_rows
-from mainstem.gate.piece import UNKNOWN, Chunk, Piece, narrowed
+from mainstem.gate.piece import UNKNOWN, Chunk, Disorder, Origin, Piece
 from mainstem.gate.raw import Input, Place, Raw, RawBatch, Request
 from mainstem.gate.rejects import Rejects
 from mainstem.schema import INT64_MIN
 
 OnBad = Literal["raise", "reject"]
+Unsorted = Literal["error", "batch"]
 _ON_BAD = ("raise", "reject")
+_UNSORTED = ("error", "batch")
 
 
 def check_on_bad(on_bad: str) -> None:
@@ -30,14 +33,30 @@ def check_on_bad(on_bad: str) -> None:
         )
 
 
-class Validator:
-    """Checks the rows of one input, piece after piece."""
+def check_unsorted(unsorted: str) -> None:
+    if unsorted not in _UNSORTED:
+        raise InputError(
+            f"unsorted is {unsorted!r}\n"
+            '  use "error" to refuse a ts that goes back, "batch" to put the events of each batch in order'
+        )
 
-    def __init__(self, number: int, source: Input, request: Request, on_bad: OnBad, rejects: Rejects) -> None:
+
+class Validator:
+    """Checks the rows of one input, piece after piece. `clock` is the largest ts so far."""
+
+    def __init__(
+        self,
+        number: int,
+        source: Input,
+        request: Request,
+        on_bad: OnBad,
+        rejects: Rejects,
+        unsorted: Unsorted,
+    ) -> None:
         self.number, self.source, self.request = number, source, request
-        self.on_bad, self.rejects = on_bad, rejects
+        self.on_bad, self.rejects, self.unsorted = on_bad, rejects, unsorted
         self.offset = 0
-        self.last_ts = INT64_MIN
+        self.clock = INT64_MIN
 
     @property
     def label(self) -> str:
@@ -49,53 +68,77 @@ class Validator:
             piece = piece_of_batch(raw, self.request, self.label)
         else:
             piece = piece_of_rows(raw, self.request, self.label)
-        chunk = self._clean(piece)
+        origin = Origin(piece, raw.place, self.offset)
+        chunk = self._clean(origin)
         if chunk is None:
-            chunk = self._cleaned(piece, raw.place)
+            chunk = self._cleaned(origin)
         self.offset += piece.length
         if len(chunk):
-            self.last_ts = int(chunk.ts[-1])
+            self.clock = int(chunk.clock[-1])
         return chunk
 
-    def _clean(self, piece: Piece) -> Chunk | None:
+    def report_late(self, chunk: Chunk, rows: np.ndarray, released: np.ndarray) -> None:
+        """Name rows of a chunk that turned out to be late, each with the largest ts released before it."""
+        assert chunk.disorder is not None
+        origin, flaws = chunk.disorder.origin, flaw.Flaws()
+        inside = chunk.offsets_of(rows) - origin.offset
+        for row, ts, bound in zip(inside.tolist(), chunk.ts[rows].tolist(), released.tolist(), strict=True):
+            flaws.add(row, flaw.late(ts, bound))
+        self._report(origin, flaws)
+
+    def _clean(self, origin: Origin) -> Chunk | None:
         """The whole piece when nothing is wrong with it."""
+        piece = origin.piece
         if piece.flaws or piece.ts.null_count:
             return None
         ts = frozen(piece.ts.to_numpy())
-        if len(ts) and (ts[0] < self.last_ts or not (ts[1:] >= ts[:-1]).all()):
+        ascending = self._ascending(ts)
+        if not ascending and self.unsorted == "error":
             return None
-        return Chunk(ts, piece.kind, self.offset, piece.parts)
+        chunk = Chunk(ts, piece.kind, origin.offset, piece.parts)
+        return chunk if ascending else self._in_disorder(chunk, origin)
 
-    def _cleaned(self, piece: Piece, place: Place) -> Chunk:
+    def _cleaned(self, origin: Origin) -> Chunk:
+        piece = origin.piece
         ts = np.asarray(piece.ts.fill_null(0))
         keep = np.ones(piece.length, dtype=bool)
         if piece.ts.null_count:
             for row in np.flatnonzero(piece.ts.is_null().to_numpy(zero_copy_only=False)).tolist():
                 piece.flaws.add(row, flaw.null_ts())
         keep[piece.flaws.rows()] = False
-        self._find_unsorted(piece, ts, keep)
-        self._report(piece, place)
-        return narrowed(piece, ts, keep, self.offset)
+        if self.unsorted == "error":
+            self._find_unsorted(piece, ts, keep)
+        self._report(origin, piece.flaws)
+        chunk = Chunk(ts, piece.kind, origin.offset, piece.parts).where(keep)
+        return chunk if self._ascending(chunk.ts) else self._in_disorder(chunk, origin)
+
+    def _ascending(self, ts: np.ndarray) -> bool:
+        return not len(ts) or (ts[0] >= self.clock and bool((ts[1:] >= ts[:-1]).all()))
+
+    def _in_disorder(self, chunk: Chunk, origin: Origin) -> Chunk:
+        clock = np.maximum.accumulate(chunk.ts)
+        return replace(chunk, disorder=Disorder(np.maximum(clock, self.clock, out=clock), origin))
 
     def _find_unsorted(self, piece: Piece, ts: np.ndarray, keep: np.ndarray) -> None:
         """A row below its predecessor is bad; the predecessor is the nearest earlier row that is accepted."""
         rows = np.flatnonzero(keep)
-        reached = np.maximum.accumulate(np.concatenate(([self.last_ts], ts[rows])))[:-1]
+        reached = np.maximum.accumulate(np.concatenate(([self.clock], ts[rows])))[:-1]
         for at in np.flatnonzero(ts[rows] < reached).tolist():
             piece.flaws.add(int(rows[at]), flaw.unsorted(int(ts[rows[at]]), int(reached[at])))
             keep[rows[at]] = False
 
-    def _report(self, piece: Piece, place: Place) -> None:
-        bad = piece.flaws.rows()
+    def _report(self, origin: Origin, flaws: flaw.Flaws) -> None:
+        piece, bad = origin.piece, flaws.rows()
         if not len(bad):
             return
         if self.on_bad == "raise":
-            first = piece.flaws.by_row[int(bad[0])]
-            raise InputError(f"{self._where(int(bad[0]), place)}: {first.reason}\n  {first.remedy}")
+            row = int(bad[0])
+            first = flaws.by_row[row]
+            raise InputError(f"{self._where(origin.offset, row, origin.place)}: {first.reason}\n  {first.remedy}")
         names = [None if kind == UNKNOWN else self.request.schemas[kind].name for kind in piece.kinds_at(bad).tolist()]
-        reasons = [piece.flaws.by_row[row].reason for row in bad.tolist()]
-        self.rejects.add(self.number, bad + self.offset, names, reasons, piece.as_json(bad))
+        reasons = [flaws.by_row[row].reason for row in bad.tolist()]
+        self.rejects.add(self.number, bad + origin.offset, names, reasons, piece.as_json(bad))
 
-    def _where(self, row: int, place: Place) -> str:
+    def _where(self, offset: int, row: int, place: Place) -> str:
         inside = f" (row {place.row + row} of {place.file})" if place.file else ""
-        return f"{self.label}, row {self.offset + row}{inside}"
+        return f"{self.label}, row {offset + row}{inside}"

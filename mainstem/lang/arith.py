@@ -352,3 +352,18 @@ def saved(rows: Any, count: Any, row: Any) -> bool:
         if rows[i] == row:
             return True
     return False
+
+
+@register_jitable
+def locate(tables: Any, rows: Any, first: Any, end: Any, start: Any, table: Any, row: Any) -> int:
+    """Where a row stands among the refs `first` to `end`, looking from `start` on; -1 when it is not there.
+
+    A loop over keys meets them in the order of its refs, so the next one is mostly where the last one was or behind it.
+    """
+    for k in range(max(start, first), end):
+        if rows[k] == row and tables[k] == table:
+            return int(k)
+    for k in range(first, min(start, end)):
+        if rows[k] == row and tables[k] == table:
+            return int(k)
+    return -1

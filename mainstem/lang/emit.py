@@ -297,9 +297,23 @@ class KeyWriter(Writer):
         super().__init__(lines)
         self.body = body
         self.dynamic = sorted({s.table for s in body.sites if s.dynamic})
+        self.loops = {id(loop) for loop in key_loops(body)}
 
     def leave(self, code: str) -> None:
         self.lines.add(f"return {', '.join(f'd{i}' for i in self.dynamic) or '0'}")
+
+    def statement(self, s: ir.Statement) -> None:
+        if id(s) in self.loops and isinstance(s, ir.For):
+            self._key_loop(s)
+        else:
+            super().statement(s)
+
+    def _key_loop(self, s: ir.For) -> None:
+        """Counts turns, so that keys can be told apart by the turn that they belong to."""
+        self.lines.add("turn = -1", f"for {s.variable} in range({s.start.text}, {s.stop.text}, {s.step}):")
+        self.lines.add("    turn += 1", f"    tn_{s.variable}[j] = turn + 1")
+        self.block(s.body)
+        self.lines.add("turn = -1")
 
     def checked(self, s: ir.Checked) -> None:
         # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
@@ -328,7 +342,19 @@ class KeyWriter(Writer):
         self.lines.add("if fill:")
         for c, key in enumerate(s.key):
             self.lines.add(f"    q{site.table}_{c}[d{site.table}] = {key.text}")
+        self.lines.add(f"    q{site.table}_site[d{site.table}] = {s.site}")
+        self.lines.add(f"    q{site.table}_turn[d{site.table}] = turn")
         self.lines.add(f"d{site.table} += 1")
+
+
+def key_loops(body: Body) -> list[ir.For]:
+    """Loops of the key slice that nothing encloses, with keys of their own in each turn."""
+    return [
+        s
+        for s in body.slice or []
+        if isinstance(s, ir.For)
+        and any(isinstance(i, ir.Resolve) and body.sites[i.site].dynamic for i in ir.walk(s.body))
+    ]
 
 
 def helper_source(helper: Helper) -> list[str]:
@@ -434,8 +460,8 @@ def key_parameters(body: Body) -> list[str]:
             names += [f"k{site.index}_{c}" for c in range(_arity(body, site.index))] + [f"k{site.index}_ok"]
     for i in sorted({s.table for s in body.sites if s.dynamic}):
         arity = max(_arity(body, s.index) for s in body.sites if s.table == i)
-        names += [f"q{i}_{c}" for c in range(arity)]
-    return names
+        names += [f"q{i}_{c}" for c in range(arity)] + [f"q{i}_site", f"q{i}_turn"]
+    return names + [f"tn_{loop.variable}" for loop in key_loops(body)]
 
 
 def _arity(body: Body, site: int) -> int:
@@ -451,6 +477,8 @@ def keys_source(body: Body) -> list[str]:
     lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
     lines.depth += 1
     _load_event(lines, body.fields)
+    if dynamic:
+        lines.add("turn = -1")
     lines.depth -= 1
     writer = KeyWriter(lines, body)
     writer.block(body.slice)

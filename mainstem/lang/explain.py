@@ -73,6 +73,7 @@ def _function(function: Function) -> list[str]:
         lines.append("    may abort, decided by the event alone")
     if found.output:
         lines.append(f"    output needs {', '.join(function.sites[i].text for i in found.output)}")
+    lines += [f"    {part.text}" for part in function.parts]
     return lines
 
 

@@ -130,6 +130,16 @@ class For(Statement):
 
 
 @dataclass
+class Turn(Statement):
+    """One turn of a `For`, in a part that runs once per turn: `turn` counts them from 0 and is bound outside."""
+
+    variable: str
+    start: Value
+    step: int
+    body: list[Statement]
+
+
+@dataclass
 class While(Statement):
     """`head` computes `condition` anew before every turn."""
 
@@ -183,7 +193,7 @@ Block = list[Statement]
 def defines(statement: Statement) -> tuple[str, ...]:
     if isinstance(statement, Let | Item | Checked | Load | Exists):
         return (statement.target,)
-    return (statement.variable,) if isinstance(statement, For) else ()
+    return (statement.variable,) if isinstance(statement, For | Turn) else ()
 
 
 def operands(statement: Statement) -> tuple[str, ...]:
@@ -205,6 +215,8 @@ def operands(statement: Statement) -> tuple[str, ...]:
             return condition.names
         case For(start=start, stop=stop):
             return start.names + stop.names
+        case Turn(start=start):
+            return start.names
         case Return(columns=columns):
             return tuple(n for _, v in columns for n in v.names)
         case Finish(value=value):
@@ -216,7 +228,7 @@ def blocks(statement: Statement) -> tuple[Block, ...]:
     match statement:
         case If(then=then, otherwise=otherwise):
             return (then, otherwise)
-        case For(body=body) | Once(body=body):
+        case For(body=body) | Turn(body=body) | Once(body=body):
             return (body,)
         case While(head=head, body=body):
             return (head, body)

@@ -12,15 +12,20 @@ from mainstem.errors import ProgramError
 from mainstem.gate.derive import Derive
 from mainstem.lang import emit, ir, serial
 from mainstem.lang.analyse import Dependencies, cycles, dependencies, table_edges
+from mainstem.lang.context import Context
+from mainstem.lang.direct import direct_source
 from mainstem.lang.flow import Flow
 from mainstem.lang.frame import Frame, Shared, Uncompilable
 from mainstem.lang.keys import check_keys, key_slice, mark_repeats
+from mainstem.lang.parts import Part, decompose, describe
 from mainstem.lang.runtime import Table
 from mainstem.lang.source import Source, source_of
 from mainstem.lang.statements import lower_body, lower_check
+from mainstem.lang.versioned import Vertex, part_vertex, versioned_source, vertex_source, whole_vertex
 from mainstem.schema import EventSchema, TableSchema, Type
 
 FIXED_COLUMNS = ("ts", "seq", "event", "function", "status", "reason")
+_NARROW_RETURNS = 256  # a byte tells that many returns apart
 KEY_PARTS_MAX = 4  # generated code probes with at most this many components
 
 
@@ -44,6 +49,27 @@ class Spec:
     derives: tuple[Derive, ...] = ()
 
 
+READ, OWN, PRIVATE = range(3)  # how a part uses a site; the engine's kernels count alike
+
+
+@dataclass(frozen=True)
+class PartLayout:
+    """A part of a function as the engine lays it out."""
+
+    number: int  # in the program, after one number for each whole function
+    sites: tuple[tuple[int, int], ...]  # (site, how it is used); static ones first, in the order of their refs
+    loop: str | None  # the variable of the key loop that it runs one turn of
+    text: str  # for people
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Source of an entry point, and the names of the arrays of its context, in order."""
+
+    source: str
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Function:
     """One compiled function, as plain data."""
@@ -60,6 +86,7 @@ class Function:
     returns: tuple[tuple[str, ...], ...]  # columns of each return that has some
     key_parameters: tuple[str, ...] | None  # of its `keys_f`; None when all keys are plain columns
     aborts: tuple[tuple[int, int, str], ...]  # (line, code, condition as written)
+    parts: tuple[PartLayout, ...]  # empty when the function only runs whole
 
 
 @dataclass(frozen=True)
@@ -78,6 +105,8 @@ class Program:
     nullable_outputs: frozenset[str] = frozenset()
     source: str = ""
     parameters: tuple[str, ...] = ()
+    direct: Entry | None = None
+    versioned: Entry | None = None
     edges: frozenset[tuple[int, int]] = frozenset()
     spec: Spec | None = None
     why_interpreted: tuple[str, ...] = ()
@@ -176,7 +205,12 @@ class _Builder:
         bodies = [body for body, _, _ in lowered]
         nullable = self._number_columns(bodies)
         found = [dependencies(body.block, body.sites, set(self.checks)) for body in bodies]
-        functions = tuple(self._function(b, s, d) for (b, s, _), d in zip(lowered, found, strict=True))
+        split = [decompose(body, set(self.checks), flow) for body, _, flow in lowered]
+        wholes, parts = self._vertices(bodies, split)
+        functions = tuple(
+            self._function(b, s, d, self._layouts(b, p, v))
+            for (b, s, _), d, p, v in zip(lowered, found, split, parts, strict=True)
+        )
         return Program(
             name=self.spec.name,
             events=self.spec.events,
@@ -190,6 +224,8 @@ class _Builder:
             nullable_outputs=frozenset(nullable),
             source=self._source(bodies),
             parameters=tuple(serial.serial_parameters(bodies, len(self.spec.events))),
+            direct=self._direct(bodies),
+            versioned=self._versioned([*wholes, *(v for group in parts for v in group)]),
             edges=frozenset(table_edges([(b.sites, d) for b, d in zip(bodies, found, strict=True)])),
         )
 
@@ -202,7 +238,7 @@ class _Builder:
                 code = self.shared.reason(f"check {table.schema.name}.{source.name} failed")
                 self.checks.setdefault(i, []).append((source.name, code, block))
 
-    def _lower(self, index: int, bound: Bound) -> tuple[emit.Body, Source, Frame]:
+    def _lower(self, index: int, bound: Bound) -> tuple[emit.Body, Source, Flow]:
         source = source_of(bound.function)
         arguments = source.tree.args
         if (
@@ -232,7 +268,7 @@ class _Builder:
             tuple(t.schema for t in self.spec.tables),
         )
         self._note_columns(frame, source)
-        return body, source, frame
+        return body, source, flow
 
     def _note_columns(self, frame: Frame, source: Source) -> None:
         for name, (base, line) in frame.columns.items():
@@ -276,11 +312,14 @@ class _Builder:
         for body in bodies:
             body.ids, body.null_columns, body.first_return = ids, nullable & set(body.columns), first
             first += sum(isinstance(s, ir.Return) and s.number > 0 for s in ir.walk(body.block))
+        self.returns = first
         if first > 65_535:
             raise ProgramError(f"app {self.spec.name} has {first} returns", remedy="split it into several apps")
         return nullable
 
-    def _function(self, body: emit.Body, source: Source, found: Dependencies) -> Function:
+    def _function(
+        self, body: emit.Body, source: Source, found: Dependencies, parts: tuple[PartLayout, ...]
+    ) -> Function:
         returns: dict[int, tuple[str, ...]] = {}
         aborts = []
         for s in ir.walk(body.block):
@@ -301,16 +340,67 @@ class _Builder:
             tuple(returns[i] for i in sorted(returns)),
             tuple(emit.key_parameters(body)) if body.slice is not None else None,
             tuple(aborts),
+            parts,
         )
 
-    def _source(self, bodies: list[emit.Body]) -> str:
+    # -- generated source ---------------------------------------------------------------------------------------
+
+    def _helpers(self) -> list[list[str]]:
         parts = [emit.helper_source(h) for h in self.shared.helpers.values()]
         for i, checks in self.checks.items():
             parts += [emit.check_source(i, name, block) for name, _, block in checks]
             parts.append(emit.checks_source(i, [(name, code) for name, code, _ in checks]))
+        return parts
+
+    def _source(self, bodies: list[emit.Body]) -> str:
+        parts = self._helpers()
         for body in bodies:
             if body.slice is not None:
                 parts.append(emit.keys_source(body))
             parts.append(emit.transaction_source(body, set(self.checks)))
         parts.append(serial.serial_source(bodies, len(self.spec.events)))
-        return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
+        return _joined(parts)
+
+    def _context(self) -> Context:
+        outputs = [Type(base) for base, *_ in self.columns.values()]
+        return Context(tuple(t.schema for t in self.spec.tables), outputs, self.returns > _NARROW_RETURNS)
+
+    def _direct(self, bodies: list[emit.Body]) -> Entry:
+        context = self._context()
+        transactions = [emit.transaction_source(body, set(self.checks)) for body in bodies]
+        main = direct_source(bodies, context)
+        return Entry(_joined([context.header(), *self._helpers(), *transactions, main]), tuple(context.names))
+
+    def _versioned(self, vertices: list[Vertex]) -> Entry:
+        context, checked = self._context(), set(self.checks)
+        bodies = [vertex_source(v, checked) for v in vertices]
+        main = versioned_source(vertices, context, checked)
+        return Entry(_joined([context.header(), *self._helpers(), *bodies, main]), tuple(context.names))
+
+    def _vertices(
+        self, bodies: list[emit.Body], split: list[tuple[Part, ...]]
+    ) -> tuple[list[Vertex], list[list[Vertex]]]:
+        """One kind of vertex per whole function, then one per part."""
+        number, parts = len(bodies), []
+        for body, group in zip(bodies, split, strict=True):
+            parts.append([part_vertex(number + n, body, part) for n, part in enumerate(group)])
+            number += len(group)
+        return [whole_vertex(body) for body in bodies], parts
+
+    def _layouts(
+        self, body: emit.Body, parts: tuple[Part, ...], vertices: list[Vertex]
+    ) -> tuple[PartLayout, ...]:
+        texts = describe(parts, body).splitlines()
+        return tuple(
+            PartLayout(
+                vertex.number,
+                tuple((s, OWN if s in part.owned else PRIVATE if s in part.private else READ) for s in vertex.sites),
+                next((s.variable for s in part.block if isinstance(s, ir.Turn)), None),
+                text,
+            )
+            for part, vertex, text in zip(parts, vertices, texts, strict=True)
+        )
+
+
+def _joined(parts: list[list[str]]) -> str:
+    return "\n\n\n".join("\n".join(part) for part in parts) + "\n"

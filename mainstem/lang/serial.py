@@ -19,7 +19,7 @@ def kernel_name(body: Body, name: str) -> str:
 
 
 def serial_parameters(bodies: list[Body], kinds: int) -> list[str]:
-    names = ["kind", "mark", "S", "code", "ret", "changed", *(f"pos{k}" for k in range(kinds))]
+    names = ["begin", "kind", "mark", "S", "code", "ret", "changed", *(f"pos{k}" for k in range(kinds))]
     for body in bodies:
         names += [kernel_name(body, n) for n in transaction_parameters(body) if n not in _LOCAL]
         names += [n for i in body.written for n in (f"M{i}", f"L{i}")]
@@ -27,12 +27,16 @@ def serial_parameters(bodies: list[Body], kinds: int) -> list[str]:
 
 
 def serial_source(bodies: list[Body], kinds: int) -> list[str]:
+    """Runs the events `begin[0]` to `begin[1]`.
+
+    `begin` goes on with the number of their first transaction and, per event type, of their first event.
+    """
     parameters = serial_parameters(bodies, kinds)
     written = sorted({i for b in bodies for i in b.written})
-    lines = ["@kernel", f"def serial({', '.join(parameters)}):", "    t = 0"]
-    lines += [f"    j{k} = 0" for k in range(kinds)]
-    lines += [f"    n{i} = 0" for i in written]
-    lines.append("    for i in range(len(kind)):")
+    lines = ["@kernel", f"def serial({', '.join(parameters)}):", "    t = begin[2]"]
+    lines += [f"    j{k} = begin[{3 + k}]" for k in range(kinds)]
+    lines += [f"    n{i} = changed[{i}]" for i in written]
+    lines.append("    for i in range(begin[0], begin[1]):")
     for k in range(kinds):
         lines.append(f"        {'if' if k == 0 else 'elif'} kind[i] == {k}:")
         for body in (b for b in bodies if b.kind == k):

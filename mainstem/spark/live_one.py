@@ -27,7 +27,7 @@ class OneStage(Live):
     def __init__(
         self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None
     ) -> None:
-        self.run = DurableRun(job.program, path, initial=initial, jit=job.jit)
+        self.run = DurableRun(job.program, path, initial=initial, how={"jit": job.jit})
         try:
             check_layout(self.run.store, 0)
             super().__init__(job, self.run.store, out, progress)

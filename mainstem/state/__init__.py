@@ -3,7 +3,7 @@
 from mainstem.state.digest import digest
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
-from mainstem.state.jit import JIT_ENABLED, cache_folder, compile_kernel, inlined, kernel, plain
+from mainstem.state.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
 from mainstem.state.pool import StringPool
 from mainstem.state.state import State
 from mainstem.state.table import DELETED, TableState
@@ -16,6 +16,7 @@ __all__ = [
     "StringPool",
     "TableState",
     "cache_folder",
+    "cache_here",
     "compile_kernel",
     "digest",
     "inlined",

@@ -10,6 +10,7 @@ the cache folder is named after the content of every module of the package that 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -17,7 +18,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 # A module that mentions one of these holds code that is compiled, alone or inside a caller.
 _COMPILED_MARKS = (b"numba", b"@kernel", b"@inlined")
 _VERSIONS_KEPT = 8  # several installations may share a home
-_cache_dir_lock = threading.Lock()
+_cache_dir_lock = threading.RLock()
 
 
 def kernel(function: F) -> F:
@@ -53,17 +54,28 @@ def compile_kernel(function: F, **options: Any) -> F:
     """Compile `function` whatever `MAINSTEM_JIT` says; `options` go to Numba."""
     import numba
 
+    with cache_here():
+        compiled: Any = numba.njit(**{**_OPTIONS, **options})(function)
+    return compiled
+
+
+@contextlib.contextmanager
+def cache_here() -> Iterator[None]:
+    """What is decorated meanwhile keeps its compiled code in our folder.
+
+    Numba picks the folder while it decorates, so the setting is ours for this moment only and the user's own Numba
+    functions keep theirs.
+    """
+    import numba
+
     settings: Any = numba.config
-    # Numba picks the cache folder while it decorates, so the setting is ours for this moment only and the
-    # user's own Numba functions keep theirs.
     with _cache_dir_lock:
         users_own = settings.CACHE_DIR
         settings.CACHE_DIR = str(cache_folder() / "numba")
         try:
-            compiled: Any = numba.njit(**{**_OPTIONS, **options})(function)
+            yield
         finally:
             settings.CACHE_DIR = users_own
-    return compiled
 
 
 def plain(function: F) -> F:

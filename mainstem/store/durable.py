@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +22,15 @@ QUERIES = "queries"
 """Key of a commit's meta: the last batch of every live query on this state. Every commit carries it on."""
 
 
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
 class DurableRun:
     """The steps of one batch: 1 run in memory, 2 stage outputs, 3 commit, 4 publish outputs, 5 snapshot when due."""
 
     def __init__(
         self, program: Program, path: str | Path, *, initial: Mapping[str, pa.Table] | None = None,
-        engine: str = "auto", out: str | Path | None = None, jit: bool | None = None,
+        out: str | Path | None = None, how: Mapping[str, Any] = _NO_OPTIONS,
     ) -> None:  # fmt: skip
         schemas = {t.name: t for t in program.tables}
         self.store, self.out = Store.open(path, schemas), out
@@ -41,7 +45,7 @@ class DurableRun:
             if self.store.epoch == 0 and initial:
                 self.state.load(initial)
                 self.store.commit(dict(initial), {"seq": 0, "ts": None})
-            self.executor = make_executor(program, self.state, engine, jit=jit, track=True)
+            self.executor = make_executor(program, self.state, track=True, **how)
         except BaseException:
             self.store.close()
             raise

@@ -59,17 +59,17 @@ def generate_case(seed: object, stream_seed: object = 0, *, n: int = 24, **knobs
     return streamed(seed, stream_seed, source, load_program(source), n=n)
 
 
-def streamed(seed: object, stream_seed: object, source: str, module: ModuleType, *, n: int = 24) -> Case:
-    """A loaded program with another stream: skew, number of inputs and ties are drawn too."""
+def streamed(
+    seed: object, stream_seed: object, source: str, module: ModuleType, *, n: int = 24, **shape: Any
+) -> Case:
+    """A loaded program with another stream. What `shape` (arguments of `generate_events`) leaves open is drawn."""
     draw = random.Random(f"case {seed} {stream_seed}")
-    stream = generate_events(
-        module.app,
-        f"{seed} {stream_seed}",
-        n,
-        skew=draw.choice((0.0, 0.6, 1.0, 1.5)),
-        inputs=draw.randint(1, 3),
-        ties=draw.choice((0.0, 0.4, 0.9)),
-        keys=draw.choice((2, 6, 20)),
-        extremes=draw.choice((0.0, 0.02, 0.1)),
-    )
+    drawn: dict[str, Any] = {
+        "skew": draw.choice((0.0, 0.6, 1.0, 1.5)),
+        "inputs": draw.randint(1, 3),
+        "ties": draw.choice((0.0, 0.4, 0.9)),
+        "keys": draw.choice((2, 6, 20)),
+        "extremes": draw.choice((0.0, 0.02, 0.1)),
+    }
+    stream = generate_events(module.app, f"{seed} {stream_seed}", n, **{**drawn, **shape})
     return Case(seed, stream_seed, source, module, stream)

@@ -26,11 +26,13 @@ class Knobs:
     functions: tuple[int, int] = (1, 3)  # per event type; most event types get one
     helpers: tuple[int, int] = (0, 2)
     refs: tuple[int, int] = (1, 16)  # per function
+    all_refs: bool = False  # a function uses all refs that were drawn for it, else it may use fewer
     statements: tuple[int, int] = (2, 8)  # per function, at its top level
     depth: int = 3  # of nested expressions
     nesting: int = 3  # of nested blocks
     extremes: float = 0.06  # chance of a number near the 64-bit limits where a number is written
     bases: tuple[str, ...] = ("int", "float", "bool", "str", "bytes", "datetime")
+    refusals: float = 0.0  # share of transactions that a guard refuses, beside those that abort anyway
     keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
 
 

@@ -34,7 +34,14 @@ class Body:
         self.jump_level = _NO_LEVEL
 
     def function(self, name: str) -> Lines:
-        body = self.block(self.draw.between(self.draw.knobs.statements))
+        count = self.draw.between(self.draw.knobs.statements)
+        if self.draw.knobs.refusals:  # anywhere: before the first write, between writes or after the last
+            before = self.draw.between((0, count))
+            body = [*self.block(before), *self.refusal(), *self.block(count - before)]
+        else:
+            body = self.block(count)
+        if self.draw.knobs.all_refs:
+            body += self.remaining_refs()
         if self.draw.chance(0.8):
             body += self.returned()
         return [f"def {name}({self.scope.parameter}):", *indented(body)]
@@ -172,6 +179,14 @@ class Body:
         place = self.write.place(base)
         return [f"{place} {self.step(base, False)}"] if place else []
 
+    def remaining_refs(self) -> Lines:
+        """One more write for every ref that the function may still have."""
+        lines: Lines = []
+        while self.scope.refs_left > 0:
+            row = self.write.ref(self.draw.one(self.scope.tables))
+            lines.append(f"{row}.count {self.step('int', False)}")
+        return lines
+
     def bind_row(self) -> Lines:
         if self.scope.rows and self.draw.chance(0.15):
             other, name = self.draw.one(self.scope.rows), self.scope.name("row")
@@ -226,6 +241,13 @@ class Body:
         if self.draw.chance(0.7):
             condition = f"{condition} or {self.write.of('int', 1)} > -3"
         return [f'ms.require({condition}, "{self.draw.one(_REASONS)}")']
+
+    def refusal(self) -> Lines:
+        """A guard that fails for a share of the transactions; for which ones depends on the state that they meet."""
+        e = self.scope.parameter
+        state = self.write.place("int") or f"{e}.int0"
+        tenths = round(10 * self.draw.knobs.refusals)
+        return [f'ms.require(({state} % 10 + {e}.ts * 7) % 10 >= {tenths}, "refused")']
 
     def early_exit(self) -> Lines:
         """A conditional return or abort; in a loop also break and continue."""

@@ -1,0 +1,242 @@
+"""`auto`: picks a strategy for each batch from what batches are like and what strategies took so far.
+
+A cheap program never leaves the serial kernel: its time per transaction is known from the last batch, and below a
+fraction of a microsecond no graph pays. Otherwise the batch's properties go into the cost model (`model.py`, with
+figures measured on this machine), and every prediction is corrected by how far it was off before. Candidates that are
+predicted to be about as good as the best are tried on a batch or two; what they took decides.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mainstem.engine.calibrate import known_costs
+from mainstem.engine.kernels import load
+from mainstem.engine.kernels import properties as places
+from mainstem.engine.kernels.control import OWN
+from mainstem.engine.layout import Batch
+from mainstem.engine.model import Costs, Properties, predict
+from mainstem.engine.options import SAFE, SERIAL, Strategy
+from mainstem.engine.parallel import ParallelExecutor
+from mainstem.engine.result import Ran
+from mainstem.engine.strategies.whole import find_components
+from mainstem.lang import Program
+from mainstem.state import State
+
+CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
+SAMPLE_EVENTS = 64  # of the first batch, and of one in RESAMPLE: run serially to learn what a transaction costs
+RESAMPLE = 32
+PARALLEL_UNCOMPILED = False  # tests turn it on
+REPLAN = 16  # batches after which the plan is made anew
+SURPRISE = 0.3  # relative change of cost or time that asks for a new plan at once
+TRIED = 0.12  # candidates predicted to be so much slower than the best are still worth a try
+TRIES = 2  # of a candidate before its own times are believed
+GAIN = 0.02  # what a change of strategy must promise
+LEARNING = 0.4  # weight of the newest figure in running averages
+
+
+@dataclass
+class Memory:
+    """What is known about a program, from batch to batch and from run to run in this process."""
+
+    cost: float | None = None  # seconds per transaction, serially
+    aborts: float = 0.0
+    factors: dict[str, float] = field(default_factory=dict)  # measured by predicted time, per strategy
+    tries: dict[str, int] = field(default_factory=dict)
+
+    def learn_cost(self, seconds: float) -> None:
+        self.cost = seconds if self.cost is None else (1 - LEARNING) * self.cost + LEARNING * seconds
+
+    def learn_time(self, label: str, factor: float) -> None:
+        known = self.factors.get(label)
+        self.factors[label] = factor if known is None else (1 - LEARNING) * known + LEARNING * factor
+        self.tries[label] = self.tries.get(label, 0) + 1
+
+    def factor(self, label: str) -> float:
+        """How far off predictions are; of a strategy that has not run yet, as far as the others."""
+        if label in self.factors:
+            return self.factors[label]
+        return statistics.median(self.factors.values()) if self.factors and label != "serial" else 1.0
+
+
+@dataclass
+class Plan:
+    """What to do until something changes."""
+
+    best: Strategy
+    properties: Properties
+    predictions: dict[str, float]  # seconds per transaction, corrected
+    queue: list[Strategy]  # to be tried first
+    age: int = 0
+
+
+_memories: dict[tuple[str, int], Memory] = {}
+
+
+class AutoExecutor(ParallelExecutor):
+    """Chooses for every batch, and says why in its statistics."""
+
+    def __init__(
+        self, program: Program, state: State, *, threads: int | None = None, jit: bool = True, track: bool = False
+    ) -> None:
+        self._plan: Plan | None = None
+        self._batches = 0
+        self._costs: Costs | None = None
+        super().__init__(program, state, SERIAL, threads=threads, jit=jit, track=track)
+        self.memory = _memories.setdefault((program.source, self.threads), Memory())
+        self._ops_each = float(np.mean([max(1, len(f.sites)) for f in program.functions]))
+        writing = [[p for p in f.parts if any(mode == OWN for _, mode in p.sites)] for f in program.functions]
+        self._splits = np.array([max(1, len(parts)) for parts in writing])
+
+    def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
+        if count == 0:
+            return super()._execute(arrays, count)
+        self._batches += 1
+        first = self._sample(arrays, count) if self._wants_sample() else 0
+        why_serial = self._why_serial(count)
+        if why_serial is not None:
+            return self._serial(arrays, count, first, why_serial)
+        return self._parallel(arrays, count, first)
+
+    # -- serial -------------------------------------------------------------------------------------------------
+
+    def _wants_sample(self) -> bool:
+        return self.threads > 1 and (self.memory.cost is None or self._batches % RESAMPLE == 0)
+
+    def _sample(self, arrays: dict[str, Any], count: int) -> int:
+        """Runs the first events serially; gives how many."""
+        events = len(arrays["kind"])
+        sample = min(SAMPLE_EVENTS, max(1, events // 8))
+        start = time.perf_counter()
+        self._run_serially(arrays, 0, sample)
+        transactions = max(1, count * sample // events)
+        self.memory.learn_cost((time.perf_counter() - start) / transactions)
+        return sample
+
+    def _why_serial(self, count: int) -> str | None:
+        if self.threads == 1:
+            return "one thread"
+        cost = self.memory.cost
+        assert cost is not None
+        if cost < CHEAP_SECONDS:
+            return f"{cost * 1e9:.0f} ns per transaction: less than any other strategy adds"
+        if not self.jit and not PARALLEL_UNCOMPILED:
+            return "uncompiled code holds Python's lock: threads would take turns"
+        if self._costs is None:
+            self._costs = known_costs(self.threads)
+        if self._costs is None:
+            return "strategies are being measured on this machine, once"
+        floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
+        if cost * count <= cost * count / self.threads + floor:
+            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph costs more"
+        return None
+
+    def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
+        start = time.perf_counter()
+        events = len(arrays["kind"])
+        self._run_serially(arrays, first, events)
+        if self.threads > 1 and events > first:
+            self.memory.learn_cost((time.perf_counter() - start) / (count * (events - first) / events))
+        self._plan = None
+        return Ran("serial", why)
+
+    # -- parallel -----------------------------------------------------------------------------------------------
+
+    def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
+        first = self._transactions_before(arrays, first_event)
+        start = time.perf_counter()
+        batch = self.layout.batch(arrays, count, self.operations.scratch, first)
+        plan = self._plan
+        if plan is None or plan.age >= REPLAN or self._changed_much(plan):
+            plan = self._plan = self._make_plan(batch, arrays, first)
+        plan.age += 1
+        strategy, why = self._next(plan)
+        if strategy.engine == "serial":
+            return self._serial(arrays, count, first_event, why)
+        ran = self.run_with(strategy, arrays, count, first, why, batch)
+        self._learn(plan, strategy, ran, time.perf_counter() - start, count - first, arrays, first)
+        return ran
+
+    def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
+        counts = np.array([len(group) for group in self.program.per_kind])
+        return int(counts[arrays["kind"][:event]].sum())
+
+    def _changed_much(self, plan: Plan) -> bool:
+        cost = self.memory.cost or plan.properties.cost
+        return (
+            abs(cost / plan.properties.cost - 1) > SURPRISE
+            or abs(self.memory.aborts - plan.properties.aborts) > SURPRISE / 3
+        )
+
+    def _make_plan(self, batch: Batch, arrays: dict[str, Any], first: int) -> Plan:
+        found = self._properties(batch, arrays, first)
+        assert self._costs is not None
+        predicted = {
+            s: predict(s, found, self._costs, self.threads) * self.memory.factor(s.label) / found.transactions
+            for s in (SERIAL, *SAFE)
+        }
+        ranked = sorted(predicted, key=lambda s: predicted[s])
+        best = ranked[0]
+        if self._plan is not None and predicted[best] > predicted[self._plan.best] * (1 - GAIN):
+            best = self._plan.best
+        close = [s for s in ranked if predicted[s] <= predicted[ranked[0]] * (1 + TRIED)]
+        queue = [s for s in close for _ in range(TRIES - self.memory.tries.get(s.label, 0)) if s is not SERIAL]
+        return Plan(best, found, {s.label: t for s, t in predicted.items()}, queue)
+
+    def _next(self, plan: Plan) -> tuple[Strategy, str]:
+        if plan.queue:
+            return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.properties}"
+        best = min((SERIAL, *SAFE), key=lambda s: plan.predictions[s.label])
+        if plan.predictions[best.label] < plan.predictions[plan.best.label] * (1 - GAIN):
+            plan.best = best
+        gain = plan.predictions["serial"] / plan.predictions[plan.best.label]
+        return plan.best, f"{gain:.2f} × serial expected; {plan.properties}"
+
+    def _learn(
+        self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, transactions: int, arrays: dict[str, Any],
+        first: int,
+    ) -> None:  # fmt: skip
+        """Corrects the prediction of this strategy, and what is known about the program."""
+        each = seconds / max(1, transactions)
+        label = strategy.label
+        raw = plan.predictions[label] / self.memory.factor(label)
+        if each > 3 * plan.predictions[label] and self.memory.tries.get(label, 0) == 0:
+            # The first batch of a strategy compiles and touches memory: no measure of it.
+            self.memory.tries[label] = 1
+            return
+        self.memory.learn_time(label, each / raw)
+        plan.predictions[label] = raw * self.memory.factors[label]
+        aborted = float(np.count_nonzero(arrays["code"][first:])) / max(1, transactions)
+        self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted
+
+    def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
+        cost = self.memory.cost or CHEAP_SECONDS
+        room = self.operations.scratch.array
+        per_row = [room(f"auto {n}", batch.rows, np.int64) for n in ("wrote", "locked", "read", "part")]
+        found = np.zeros(places.PLACES, np.int64)
+        unit = np.full(len(self.program.functions), 1_000, np.int64)  # of work, per transaction
+        load("properties", self.jit).measure(
+            first, 2 * self.threads, batch.fn, unit, self._splits, batch.alias, batch.txn_lo, batch.op_row,
+            batch.op_write, batch.op_prev, batch.rows, batch.row_writes, room("auto txn", batch.ops, np.int64),
+            *per_row, found,
+        )  # fmt: skip
+        transactions = batch.transactions - first
+        components = find_components(self._work(SERIAL, batch, arrays, self._scratch_code(batch), first))
+        work = 1_000 * transactions
+        splittable = float(np.mean(self._splits[batch.fn[first:]] > 1))
+        return Properties(
+            transactions=transactions, operations=batch.ops, cost=cost, aborts=self.memory.aborts,
+            split=splittable - found[places.SHARED_PARTS] / transactions,
+            dependent=found[places.DEPENDENT] / max(1, batch.ops), near=found[places.NEAR] / transactions,
+            path_versions=found[places.PATH_VERSIONS] / work, path_locks=found[places.PATH_LOCKS] / work,
+            path_parts=found[places.PATH_PARTS] / work, strata=int(found[places.HOTTEST]),
+            heaviest=components.heaviest / components.total, components=components.number,
+        )  # fmt: skip
+
+    def _scratch_code(self, batch: Batch) -> np.ndarray:
+        return self.operations.scratch.array("code", batch.transactions, np.int64)

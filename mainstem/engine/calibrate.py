@@ -1,0 +1,144 @@
+"""What strategies cost on this machine: measured once on a tiny program without work of its own, then kept on disk.
+
+The figure of a strategy is the time per operation that it adds to the work itself: laying out, building, handing over,
+waiting. It is measured with the strategies themselves, so it is right by construction on any machine. Measuring takes
+less than a second, but on a new machine all strategies must be compiled first, which takes a minute: a process of its
+own does both, and runs go on without it (`python -m mainstem.engine.calibrate`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from mainstem.engine.buffers import fresh
+from mainstem.engine.model import Costs
+from mainstem.engine.options import SAFE, Strategy
+from mainstem.engine.parallel import ParallelExecutor
+from mainstem.engine.team import default_threads
+from mainstem.gate import Columns, EventBatch
+from mainstem.gate.batch import constant_kind, identity
+from mainstem.lang import Bound, Program, Spec, Table, build
+from mainstem.schema import EventSchema, Field, TableSchema, Type
+from mainstem.state import State, cache_folder
+
+TRANSACTIONS, ROWS, OPS_EACH = 4_096, 50_000, 2
+REPEATS = 5
+SMALL = 64  # transactions of a batch that shows what starting a strategy costs
+
+Cell = Table(TableSchema("Cell", (Type("int"),), True, (Field("value", Type("int"), 0),)))
+
+
+def _step(e):  # type: ignore[no-untyped-def]
+    Cell[e.a].value += e.x
+    Cell[e.b].value -= e.x
+
+
+def known_costs(threads: int) -> Costs | None:
+    """Kept figures of this machine and number of threads. When there are none yet, has them measured meanwhile."""
+    found = _read(_path(threads))
+    if set(found) >= {s.label for s in SAFE}:
+        return found
+    _measure_meanwhile(threads)
+    return None
+
+
+def calibrate(threads: int) -> Costs:
+    """Measures now, and keeps the figures."""
+    found = measure(list(SAFE), threads)
+    path = _path(threads)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(found))
+    os.replace(temporary, path)
+    return found
+
+
+@functools.cache
+def _measure_meanwhile(threads: int) -> None:
+    """Once per process; the lock that the other process takes sees to once per machine."""
+    command = [sys.executable, "-m", "mainstem.engine.calibrate", str(threads)]
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def _path(threads: int) -> Path:
+    return cache_folder() / f"calibration-{os.cpu_count()}-{threads}.json"
+
+
+def measure(strategies: list[Strategy], threads: int) -> Costs:
+    program = _program()
+    found: dict[str, tuple[float, float]] = {}
+    large, small = _batch(TRANSACTIONS), _batch(SMALL)
+    executor = ParallelExecutor(program, _state(program), strategies[0], threads=threads)
+    for strategy in strategies:
+        executor.strategy = strategy
+        fixed, whole = (_best(executor, batch) for batch in (small, large))
+        per_op = max(0.0, whole - fixed) / ((TRANSACTIONS - SMALL) * OPS_EACH)
+        found[strategy.label] = (max(0.0, fixed - SMALL * OPS_EACH * per_op), per_op)
+    return found
+
+
+def _best(executor: ParallelExecutor, batch: EventBatch) -> float:
+    """The fastest of some runs: the others were disturbed."""
+    times = []
+    for _ in range(REPEATS + 1):  # the first one compiles and touches memory
+        start = time.perf_counter()
+        stats = executor.run(batch, 0).stats
+        times.append(min(stats.seconds_run, time.perf_counter() - start))
+    return min(times[1:])
+
+
+def _program() -> Program:
+    event = EventSchema("Step", tuple(Field(name, Type("int")) for name in ("a", "b", "x")))
+    return build(Spec("calibration", (event,), (Cell,), (Bound("Step", "step", _step),)))
+
+
+def _state(program: Program) -> State:
+    return State({t.name: t for t in program.tables})
+
+
+def _batch(count: int) -> EventBatch:
+    random = np.random.default_rng(0)
+    columns = {name: pa.array(random.integers(0, ROWS, count)) for name in ("a", "b", "x")}
+    ts = fresh(count, np.int64)
+    ts[:] = np.arange(count)
+    return EventBatch(constant_kind(0, count), ts, [Columns(identity(count), columns)], (count,))
+
+
+def _read(path: Path) -> Costs:
+    try:
+        return {label: (float(a), float(b)) for label, (a, b) in json.loads(path.read_text()).items()}
+    except (OSError, ValueError):
+        return {}
+
+
+def _main(threads: int) -> None:
+    with open(_path(threads).with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # another process is at it
+        calibrate(threads)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]) if len(sys.argv) > 1 else default_threads())

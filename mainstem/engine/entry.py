@@ -1,0 +1,51 @@
+"""Generated entry points, ready to be called by strategies: a function, and a context of the batch's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mainstem.engine.load import compiling, load
+from mainstem.lang.program import Entry
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An entry point with its arrays. `function` and `context` are what kernels pass to `invoke`."""
+
+    function: Any
+    context: Any
+    kept: tuple[Any, ...]  # addresses in the context are good only as long as these arrays live
+
+
+class EntryPoint:
+    """`direct` or `versioned` of one program, compiled or plain."""
+
+    def __init__(self, name: str, entry: Entry, jit: bool) -> None:
+        self.name, self.entry, self.jit = name, entry, jit
+        self._function: Any = None
+
+    @property
+    def function(self) -> Any:
+        """Compiled on first use: most runs need only one of the two, many none."""
+        if self._function is None:
+            if self.jit:
+                with compiling(self.entry.source):
+                    self._function = load(self.entry.source, True)[self.name].address
+            else:
+                self._function = load(self.entry.source, False)[self.name]
+        return self._function
+
+    def bind(self, arrays: dict[str, Any]) -> Bound:
+        wanted = tuple(arrays[name] for name in self.entry.names)
+        if not self.jit:
+            return Bound(self.function, wanted, wanted)
+        context = np.empty((max(1, len(wanted)), 2), np.int64)
+        for n, array in enumerate(wanted):
+            # Arrays with a row per worker count the length of a row.
+            name = self.entry.names[n]
+            length = array.shape[1] if name[0] in "UV" and array.ndim == 2 else array.shape[0]
+            context[n] = array.ctypes.data, length
+        return Bound(self.function, context.ctypes.data, (context, *wanted))

@@ -1,0 +1,191 @@
+"""A batch as operations: transactions numbered, their rows listed, operations linked to the last write before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import kernel
+
+
+@kernel
+def number(kind: Any, group_lo: Any, group_fn: Any, seen: Any, fn: Any, ev: Any) -> int:
+    """Numbers transactions in total order: function of each, and its event's number among those of its type."""
+    t = 0
+    for i in range(len(kind)):
+        k = kind[i]
+        for g in range(group_lo[k], group_lo[k + 1]):
+            fn[t] = group_fn[g]
+            ev[t] = seen[k]
+            t += 1
+        seen[k] += 1
+    return t
+
+
+@kernel
+def count_listed(start: int, fn: Any, ev: Any, f: int, ends: Any, count: Any) -> None:
+    """Adds the keys of dynamic sites to the number of instances of each transaction of `f` from `start` on."""
+    for t in range(start, len(fn)):
+        if fn[t] == f:
+            j = ev[t]
+            count[t] += ends[j] - (ends[j - 1] if j > 0 else 0)
+
+
+@kernel
+def lay_out(start: int, count: Any, static: Any, fn: Any, inst_lo: Any, inst_at: Any) -> int:
+    """Room for the instances of every transaction: static sites first, then listed keys (from `inst_at` on).
+
+    Transactions before `start` have none: they have run already.
+    """
+    total = 0
+    for t in range(start):
+        inst_lo[t] = 0
+    for t in range(start, len(fn)):
+        inst_lo[t] = total
+        inst_at[t] = total + static[fn[t]]
+        total += static[fn[t]] + count[t]
+    inst_lo[len(fn)] = total
+    return total
+
+
+@kernel
+def place_static(
+    start: int, fn: Any, ev: Any, f: int, k: int, rows: Any, offset: int, writes: int,
+    inst_lo: Any, inst_row: Any, inst_write: Any,
+) -> None:  # fmt: skip
+    for t in range(start, len(fn)):
+        if fn[t] == f:
+            at = inst_lo[t] + k
+            row = rows[ev[t]]
+            inst_row[at] = offset + row if row >= 0 else -1
+            inst_write[at] = writes
+
+
+@kernel
+def place_listed(
+    start: int, fn: Any, ev: Any, f: int, ends: Any, rows: Any, sites: Any, turns: Any, offset: int, site_writes: Any,
+    inst_at: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any,
+) -> None:  # fmt: skip
+    for t in range(start, len(fn)):
+        if fn[t] == f:
+            j = ev[t]
+            for q in range(ends[j - 1] if j > 0 else 0, ends[j]):
+                at = inst_at[t]
+                inst_at[t] = at + 1
+                inst_row[at] = offset + rows[q]
+                inst_write[at] = site_writes[sites[q]]
+                inst_site[at] = sites[q]
+                inst_turn[at] = turns[q]
+
+
+@kernel
+def link(
+    inst_lo: Any, inst_row: Any, inst_write: Any, inst_op: Any, mark: int, seen: Any, local: Any, table_lo: Any,
+    bases: Any, row_table: Any, row_at: Any, row_base: Any, row_last: Any, row_writes: Any, row_op: Any,
+    txn_lo: Any, op_row: Any, op_write: Any, op_prev: Any, op_writes_before: Any, alias: Any,
+) -> int:  # fmt: skip
+    """One operation per transaction and row. Gives the number of distinct rows; `txn_lo` ends with that of operations.
+
+    `alias[t]` is 1 when two instances of t are one row and one of them may write it.
+    """
+    rows, ops = 0, 0
+    for t in range(len(alias)):
+        txn_lo[t] = ops
+        twice = 0
+        for k in range(inst_lo[t], inst_lo[t + 1]):
+            g = inst_row[k]
+            if g < 0:
+                inst_op[k] = -1
+                continue
+            if seen[g] != mark:
+                seen[g] = mark
+                i = 0
+                while g >= table_lo[i + 1]:
+                    i += 1
+                local[g] = rows
+                row_table[rows] = i
+                row_at[rows] = g - table_lo[i]
+                row_base[rows] = bases[i]
+                bases[i] += 1
+                row_last[rows], row_writes[rows], row_op[rows] = -1, 0, -1
+                rows += 1
+            r = local[g]
+            o = row_op[r]
+            if o >= txn_lo[t]:
+                if op_write[o] == 1 or inst_write[k] == 1:
+                    twice = 1
+                    op_write[o] = 1
+            else:
+                o = ops
+                ops += 1
+                row_op[r], op_row[o], op_write[o] = o, r, inst_write[k]
+                op_prev[o], op_writes_before[o] = row_last[r], row_writes[r]
+            inst_op[k] = o
+        for o in range(txn_lo[t], ops):
+            if op_write[o] == 1:
+                row_last[op_row[o]] = o
+                row_writes[op_row[o]] += 1
+        alias[t] = twice
+    txn_lo[len(alias)] = ops
+    return rows
+
+
+@kernel
+def give_slots(
+    op_row: Any, op_write: Any, row_table: Any, row_base: Any, ops: int, slots: Any, op_slot: Any, op_ver: Any
+) -> None:
+    """A slot per operation that may write; `slots[i]` counts those of table i, after its committed records.
+
+    Until it runs, an operation offers the committed record: `install` leaves rows alone that no vertex has written.
+    """
+    for o in range(ops):
+        op_ver[o] = row_base[op_row[o]]
+        if op_write[o] == 1:
+            i = row_table[op_row[o]]
+            op_slot[o] = slots[i]
+            slots[i] += 1
+
+
+@kernel
+def gather(table: int, rows: int, row_table: Any, row_at: Any, row_base: Any, records: Any, versions: Any) -> None:
+    """Copies the committed records of the batch's rows; both sides as rows of words."""
+    for r in range(rows):
+        if row_table[r] == table:
+            for c in range(records.shape[1]):
+                versions[row_base[r], c] = records[row_at[r], c]
+
+
+@kernel
+def install(
+    table: int, rows: int, row_table: Any, row_at: Any, row_last: Any, row_base: Any, op_ver: Any,
+    versions: Any, records: Any, changed: Any,
+) -> int:  # fmt: skip
+    """Copies the last valid version of every row into the table; lists the rows that changed."""
+    count = 0
+    for r in range(rows):
+        if row_table[r] != table or row_last[r] < 0:
+            continue
+        version = op_ver[row_last[r]]
+        if version == row_base[r]:
+            continue
+        differs = 0
+        for c in range(records.shape[1]):
+            if records[row_at[r], c] != versions[version, c]:
+                differs = 1
+                records[row_at[r], c] = versions[version, c]
+        if differs == 1:
+            changed[count] = row_at[r]
+            count += 1
+    return count
+
+
+@kernel
+def list_marked(
+    table: int, rows: int, row_table: Any, row_at: Any, marks: Any, mark: int, changed: Any
+) -> int:
+    """Rows of a table that transactions, run in place, marked as written."""
+    count = 0
+    for r in range(rows):
+        if row_table[r] == table and marks[row_at[r]] == mark:
+            changed[count] = row_at[r]
+            count += 1
+    return count

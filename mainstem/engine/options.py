@@ -1,0 +1,121 @@
+"""How to run a batch: the options of `app.run` that choose a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from mainstem.errors import ProgramError
+
+CHOICES = {
+    "explore": ("ns", "bfs", "dfs"),
+    "unit": ("op", "group"),
+    "abort": ("eager", "lazy"),
+    "sharing": ("nothing", "everything"),
+}
+"""Options that take one of a few words; the first is the default."""
+
+_OF_ENGINE = {
+    "tpg": ("explore", "unit", "abort"),
+    "chains": ("sharing",),
+    "pat": ("partitions",),
+    "nested": ("groups",),
+}
+HOT, COLD = "hot keys", "cold keys"
+"""Groups of a nested strategy by how contended keys are, instead of names of functions."""
+
+PARALLEL = ("lock", "mvlk", "pat", "nolock", "chains", "tpg", "components", "nested")
+ENGINES = ("auto", "serial", *PARALLEL, "interpreted", "oracle")
+"""What `app.run(engine=…)` takes."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to run a batch. Unset options take their defaults."""
+
+    engine: str
+    explore: str = "ns"
+    unit: str = "op"
+    abort: str = "eager"
+    sharing: str = "nothing"
+    partitions: int = 0  # 0: several per thread
+    groups: tuple[tuple[tuple[str, ...], Strategy], ...] = field(default=())
+
+    @property
+    def label(self) -> str:
+        """As statistics show it: `tpg(dfs, op, lazy)`."""
+        if self.engine == "nested":
+            inner = "; ".join(f"{', '.join(names)}: {strategy.label}" for names, strategy in self.groups)
+            return f"nested({inner})"
+        shown = [str(getattr(self, name)) for name in _OF_ENGINE.get(self.engine, ()) if name != "partitions"]
+        return f"{self.engine}({', '.join(shown)})" if shown else self.engine
+
+
+SERIAL = Strategy("serial")
+SAFE = (
+    *(Strategy(engine) for engine in ("components", "mvlk", "lock", "pat")),
+    *(Strategy("chains", sharing=sharing) for sharing in CHOICES["sharing"]),
+    *(
+        Strategy("tpg", explore=explore, unit=unit, abort=abort)
+        for explore in CHOICES["explore"]
+        for unit in CHOICES["unit"]
+        for abort in CHOICES["abort"]
+    ),
+)
+"""Every parallel strategy that gives the serial result."""
+
+
+def strategy_of(engine: str, **options: Any) -> Strategy:
+    """Checks names and values; an option that the engine does not have is an error, not ignored."""
+    if engine not in ENGINES:
+        raise ProgramError(f"there is no engine {engine!r}", remedy=f"use one of {', '.join(ENGINES)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    allowed = _OF_ENGINE.get(engine, ())
+    for name in given:
+        if name not in allowed:
+            takers = [e for e, names in _OF_ENGINE.items() if name in names]
+            raise ProgramError(
+                f"engine {engine!r} has no option {name!r}",
+                remedy=f"drop it, or use engine={' or '.join(repr(t) for t in takers)}" if takers else "drop it",
+            )
+    for name, words in CHOICES.items():
+        if name in given and given[name] not in words:
+            raise ProgramError(f"{name}={given[name]!r} is unknown", remedy=f"use one of {', '.join(words)}")
+    if "partitions" in given and (not isinstance(given["partitions"], int) or given["partitions"] < 1):
+        raise ProgramError(f"partitions={given['partitions']!r}", remedy="pass a positive number")
+    if engine == "nested":
+        given["groups"] = _groups(given.get("groups"))
+    return Strategy(engine, **given)
+
+
+def _groups(groups: Any) -> tuple[tuple[tuple[str, ...], Strategy], ...]:
+    """`{("deposit",): "components", ("transfer",): {"engine": "tpg", "explore": "ns"}}` to strategies."""
+    if not isinstance(groups, Mapping) or not groups:
+        raise ProgramError(
+            "engine='nested' needs groups of functions",
+            remedy='pass groups={("deposit",): "components", ("transfer",): {"engine": "tpg", "explore": "ns"}}',
+        )
+    found, seen = [], set()
+    for names, how in groups.items():
+        members = (names,) if isinstance(names, str) else tuple(names)
+        for name in members:
+            if name in seen:
+                raise ProgramError(f"function {name!r} is in two groups", remedy="name it once")
+            seen.add(name)
+        options = {"engine": how} if isinstance(how, str) else dict(how)
+        inner = strategy_of(**options)
+        if inner.engine not in ("serial", *PARALLEL) or inner.engine == "nested":
+            raise ProgramError(
+                f"a group can't run with engine {inner.engine!r}", remedy="choose serial or a parallel one"
+            )
+        found.append((members, inner))
+    if seen & {HOT, COLD} and (seen != {HOT, COLD} or len(found) != 2):
+        raise ProgramError(
+            f"groups by keys are {HOT!r} and {COLD!r}, nothing else",
+            remedy=f'pass groups={{"{HOT}": "tpg", "{COLD}": "components"}}',
+        )
+    return tuple(found)
+
+
+OPTION_NAMES = tuple(f.name for f in fields(Strategy) if f.name != "engine")

@@ -1,0 +1,41 @@
+"""Strategies by name: each runs the transactions of a `Work` on its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainstem.engine.options import Strategy
+from mainstem.engine.strategies.chains import run_chains
+from mainstem.engine.strategies.nested import run_at_once, split
+from mainstem.engine.strategies.tpg import run_tpg
+from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk, run_nolock, run_pat, run_serial
+from mainstem.engine.team import Team
+from mainstem.engine.work import Work
+
+__all__ = ["RUNNERS", "run_works", "split", "uses_parts", "uses_versions"]
+
+RUNNERS: dict[str, Callable[[Work, Team], object]] = {
+    "serial": run_serial,
+    "nolock": run_nolock,
+    "lock": run_lock,
+    "pat": run_pat,
+    "mvlk": run_mvlk,
+    "components": run_components,
+    "chains": run_chains,
+    "tpg": run_tpg,
+}
+
+
+def uses_parts(strategy: Strategy) -> bool:
+    """Whether transactions are split into operations."""
+    return strategy.engine in ("chains", "tpg")
+
+
+def uses_versions(strategy: Strategy) -> bool:
+    """Whether transactions run on versions, and not in place."""
+    return strategy.engine == "mvlk" or uses_parts(strategy)
+
+
+def run_works(works: list[Work]) -> None:
+    """Runs all works of a batch at the same time."""
+    run_at_once(works, lambda work, team: RUNNERS[work.strategy.engine](work, team))

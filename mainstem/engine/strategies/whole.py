@@ -1,0 +1,120 @@
+"""Strategies that run a transaction as a whole: prepare the arrays of their kernels, and let all workers run them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mainstem.engine.kernels import load
+from mainstem.engine.kernels.control import LINE
+from mainstem.engine.team import Team
+from mainstem.engine.work import Work
+
+PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
+BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest
+
+
+def run_serial(work: Work, team: Team) -> None:
+    """In order, on one thread: a group of a nested run."""
+    bound = work.direct()
+    load("locks", work.jit).nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, 0)
+
+
+def run_nolock(work: Work, team: Team) -> None:
+    """All at once, guarded by nothing: wrong where transactions meet. An upper bound for the others."""
+    bound, kernels = work.direct(), load("locks", work.jit)
+    team.run(
+        lambda w: kernels.nolock_run(
+            bound.function, bound.context, work.todo, work.code, work.control, work.clock, w
+        ),
+        work.control,
+    )
+
+
+def run_lock(work: Work, team: Team) -> None:
+    """Ordered two-phase locking with lockAhead."""
+    bound, kernels = work.direct(), load("locks", work.jit)
+    tickets = (work.room("ticket", work.batch.ops), work.room("write ticket", work.batch.ops))
+    rows = [work.zeros(n, work.batch.rows) for n in ("inserted", "inserted writes", "released", "released writes")]
+    team.run(
+        lambda w: kernels.lock_run(
+            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *tickets, *rows,
+            work.code, work.control, work.clock, w,
+        ),
+        work.control,
+    )  # fmt: skip
+
+
+def run_mvlk(work: Work, team: Team) -> None:
+    """Versions, and a counter of finished writes for each row."""
+    bound, kernels = work.versioned(), load("mvlk", work.jit)
+    lwm = work.zeros("lwm", work.batch.rows)
+    team.run(
+        lambda w: kernels.mvlk_run(
+            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, work.op_writes_before,
+            work.op_slot, work.op_src, work.op_ver, lwm, work.v_code, work.control, work.clock, w,
+        ),
+        work.control,
+    )  # fmt: skip
+
+
+def run_pat(work: Work, team: Team) -> None:
+    """Like `lock`, with a counter for each partition of the rows."""
+    bound, kernels = work.direct(), load("locks", work.jit)
+    partitions = work.strategy.partitions or PARTITIONS_PER_THREAD * team.threads
+    count, ops, rows = len(work.todo), work.batch.ops, work.batch.rows
+    entries = (work.room("entry lo", count + 1), work.room("entry id", ops), work.room("entry turn", ops))
+    scratch = (work.room("next", partitions), work.room("seen", partitions))
+    kernels.pat_prepare(work.todo, work.txn_lo, work.op_row, partitions, *entries, *scratch)
+    counters = work.zeros("counter", partitions * LINE)
+    tickets = (work.room("ticket", ops), work.room("write ticket", ops))
+    per_row = [work.zeros(n, rows) for n in ("inserted", "inserted writes", "released", "released writes")]
+    team.run(
+        lambda w: kernels.pat_run(
+            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *entries, counters,
+            *tickets, *per_row, work.code, work.control, work.clock, w,
+        ),
+        work.control,
+    )  # fmt: skip
+
+
+def run_components(work: Work, team: Team) -> None:
+    """Connected components of the conflict graph, packed by weight, each in order."""
+    bound, kernels, count = work.direct(), load("components", work.jit), len(work.todo)
+    found = find_components(work)
+    bins = BINS_PER_THREAD * team.threads
+    bin_lo, bin_txn = work.room("bin lo", bins + 1), work.room("bin txn", count)
+    kernels.pack(
+        work.todo, found.number, found.total, found.component, found.size, found.weight,
+        work.room("heavy", bins * kernels.LIGHT_PART), work.room("place", count), work.room("bins", bins),
+        bin_lo, bin_txn,
+    )  # fmt: skip
+    team.run(
+        lambda w: kernels.components_run(
+            bound.function, bound.context, bin_lo, bin_txn, work.code, work.control, work.clock, w
+        ),
+        work.control,
+    )
+
+
+class Components(NamedTuple):
+    """Transactions that may conflict, directly or through others, are in one component."""
+
+    number: int
+    heaviest: int
+    total: int
+    component: np.ndarray  # of each transaction of `todo`
+    size: np.ndarray
+    weight: np.ndarray
+
+
+def find_components(work: Work) -> Components:
+    count, rows = len(work.todo), work.batch.rows
+    scratch = (work.room("parent", rows), work.room("row component", rows))
+    per = [work.room(n, count) for n in ("component", "size", "weight")]
+    cost = np.maximum(1, np.round(work.weight)).astype(np.int64)
+    numbers = load("components", work.jit).find_components(
+        work.todo, work.txn_lo, work.op_row, work.op_write, work.fn, cost, *scratch, *per
+    )
+    return Components(*numbers, *per)

@@ -1,0 +1,227 @@
+"""Threads that run one task together, batch after batch.
+
+A batch may take less than a millisecond, so its threads stay between batches, each asleep on a lock of its own.
+Releasing that lock is the cheapest way to wake a thread from Python: one system call, no queue, no condition variable.
+It takes 10 to 20 µs until the thread runs. The way back would take as long again, so the caller looks out for the
+others for some microseconds before it sleeps too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from mainstem.engine.kernels.control import LINE, STOP
+from mainstem.state.jit import JIT_ENABLED
+
+Task = Callable[[int], None]
+
+
+class _Run:
+    """One task on its way through the threads."""
+
+    def __init__(self, task: Task, control: np.ndarray | None) -> None:
+        self.task, self.control = task, control
+        self.errors: list[BaseException] = []  # in order of time
+
+    def work(self, worker: int) -> None:
+        try:
+            self.task(worker)
+        except BaseException as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """The other threads may wait for what will never be done: tell them to return."""
+        self.errors.append(error)
+        if self.control is not None:
+            self.control[STOP * LINE] = 1
+
+
+class _Thread:
+    """A sleeping thread; `start` wakes it for one run, `finish` waits for its end.
+
+    An interrupt may end `finish` anywhere, and it is called again then: so the counters decide, and `_finished` only
+    wakes.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._run: _Run | None = None
+        self._started, self._ended = 0, np.zeros(LINE, np.int64)
+        self._wake, self._finished = threading.Lock(), threading.Lock()
+        self._wake.acquire()
+        self._finished.acquire()
+        self._thread = threading.Thread(target=self._loop, name=f"mainstem-worker-{worker}", daemon=True)
+        self._thread.start()
+
+    def start(self, run: _Run | None) -> None:
+        """`None` ends the thread."""
+        self._run = run
+        self._started += 1
+        self._wake.release()
+
+    def finish(self) -> None:
+        """Returns at once when nothing is running."""
+        if self._ended[0] < self._started:
+            _wait_briefly()(self._ended, 0, self._started)
+        while self._ended[0] < self._started:
+            self._finished.acquire()
+
+    def end(self) -> None:
+        self.finish()
+        self.start(None)
+        self._thread.join()
+
+    def stay_on(self, cores: set[int]) -> None:
+        """A wish: cores may have been taken from the process meanwhile."""
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self._thread.native_id or 0, cores)
+
+    def _loop(self) -> None:
+        while True:
+            self._wake.acquire()
+            run, self._run = self._run, None
+            if run is None:
+                return
+            run.work(self._worker)
+            run = None  # a sleeping thread must not keep the batch's arrays alive
+            self._ended[0] += 1
+            if self._finished.locked():  # else nobody has waited since the last release
+                self._finished.release()
+
+
+class Team:
+    """`threads` workers: number 0 is the thread that calls `run`, the others sleep until it does.
+
+    Threads start with the first run. A process that was forked from one with a team starts its own: threads do not
+    survive a fork (Spark's Python workers are forked).
+    """
+
+    def __init__(self, threads: int) -> None:
+        if threads < 1:
+            raise ValueError(f"a team needs at least 1 thread, not {threads}: give threads=1 or more")
+        self.threads = threads
+        self._begin()
+        _teams.add(self)
+
+    def _begin(self) -> None:
+        self._others: list[_Thread] = []
+        self._entry = threading.Lock()
+        self._callers_core = -1
+
+    def run(self, task: Task, control: np.ndarray | None = None) -> None:
+        """Calls `task(worker)` in every worker and returns when all have returned.
+
+        When one raises, also KeyboardInterrupt, the `STOP` slot of `control` tells the others to return; the first
+        exception is raised again here. A task must not use the team that it runs on.
+        """
+        run = _Run(task, control)
+        if self.threads == 1:
+            run.work(0)
+        else:
+            with self._entry:
+                self._run_together(run)
+        if run.errors:
+            raise run.errors[0]
+
+    def _run_together(self, run: _Run) -> None:
+        try:
+            self._start_all(run)
+            run.work(0)
+        except BaseException as error:
+            run.fail(error)
+        # Also when an interrupt arrives meanwhile: nobody may go on with arrays that the caller has back.
+        while True:
+            try:
+                self._finish_all()
+                return
+            except BaseException as error:
+                run.fail(error)
+
+    def _start_all(self, run: _Run) -> None:
+        self._finish_all()  # a second interrupt may have left threads at work
+        while len(self._others) < self.threads - 1:
+            self._others.append(_Thread(len(self._others) + 1))
+            self._callers_core = -1
+        self._spread()
+        for thread in self._others:
+            thread.start(run)
+
+    def _finish_all(self) -> None:
+        for thread in self._others:
+            thread.finish()
+
+    def _spread(self) -> None:
+        """Keeps the others off the core of the caller.
+
+        Linux likes to wake a thread on the core of the one that wakes it, and needs some milliseconds to see that both
+        are busy: whole batches would run on one core.
+        """
+        core = _core()
+        if core == self._callers_core:
+            return
+        self._callers_core = core
+        cores = _usable_cores()
+        if self.threads <= len(cores):
+            for thread in self._others:
+                thread.stay_on(cores - {core})
+
+    def close(self) -> None:
+        """Ends the threads; a later run starts new ones."""
+        with self._entry:
+            while self._others:
+                self._others.pop().end()
+
+
+_teams: weakref.WeakSet[Team] = weakref.WeakSet()
+
+
+def _begin_again() -> None:
+    for inherited in _teams:
+        inherited._begin()
+
+
+os.register_at_fork(after_in_child=_begin_again)
+
+
+@functools.cache
+def team(threads: int) -> Team:
+    """The shared team of that size."""
+    return Team(threads)
+
+
+def default_threads() -> int:
+    """The cores that this process may use."""
+    return len(_usable_cores()) or os.cpu_count() or 1
+
+
+def _usable_cores() -> set[int]:
+    """Empty where the system does not tell."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
+@functools.cache
+def _core_function() -> Callable[[], int]:
+    return getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
+
+
+def _core() -> int:
+    """The core that the calling thread runs on; -1 where the system does not tell."""
+    return _core_function()()
+
+
+@functools.cache
+def _wait_briefly() -> Callable[[np.ndarray, int, int], None]:
+    """Waits without Python's lock, so only when kernels are compiled."""
+    if not JIT_ENABLED:
+        return lambda counters, index, value: None
+    from mainstem.engine.kernels.waiting import wait_briefly
+
+    return wait_briefly

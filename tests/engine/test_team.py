@@ -1,0 +1,166 @@
+"""Threads that run one task together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
+from mainstem.engine.team import Team, default_threads, team
+
+
+@pytest.fixture(params=[1, 2, 4])
+def any_team(request: pytest.FixtureRequest):
+    made = Team(request.param)
+    yield made
+    made.close()
+
+
+def wait_for_stop(control: np.ndarray) -> None:
+    while control[STOP * LINE] == 0:
+        time.sleep(0)
+
+
+def test_every_worker_runs_once_and_worker_0_is_the_caller(any_team: Team) -> None:
+    for _ in range(50):
+        seen: dict[int, int] = {}
+        any_team.run(lambda w, seen=seen: seen.setdefault(w, threading.get_ident()))
+        assert sorted(seen) == list(range(any_team.threads))
+        assert seen[0] == threading.get_ident()
+        assert len(set(seen.values())) == any_team.threads
+
+
+def test_threads_stay_between_runs_and_end_with_close(any_team: Team) -> None:
+    runs: list[set[int]] = []
+    for _ in range(2):
+        identities: set[int] = set()
+        any_team.run(lambda w, known=identities: known.add(threading.get_ident()))
+        runs.append(identities)
+    assert runs[0] == runs[1]
+    any_team.close()
+    alive = {thread.ident for thread in threading.enumerate()}
+    assert runs[0] & alive == {threading.get_ident()}
+    any_team.run(lambda w: None)  # starts new ones
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_an_exception_stops_the_others_and_is_raised(error: type[BaseException], culprit: int) -> None:
+    control = np.zeros(CONTROL_WORDS, np.int64)
+    returned: set[int] = set()
+
+    def task(w: int) -> None:
+        if w == culprit:
+            raise error(f"worker {w}")
+        wait_for_stop(control)
+        returned.add(w)
+
+    four = team(4)
+    with pytest.raises(error, match=f"worker {culprit}"):
+        four.run(task, control)
+    assert returned == {0, 1, 2, 3} - {culprit}
+    four.run(returned.add)  # and works again
+    assert returned == {0, 1, 2, 3}
+
+
+def test_the_first_exception_wins() -> None:
+    control = np.zeros(CONTROL_WORDS, np.int64)
+
+    def task(w: int) -> None:
+        if w != 2:
+            wait_for_stop(control)
+        raise ValueError(f"worker {w}")
+
+    with pytest.raises(ValueError, match="worker 2"):
+        team(3).run(task, control)
+
+
+def test_without_control_an_exception_is_raised_after_all_have_returned() -> None:
+    finished: list[int] = []
+
+    def task(w: int) -> None:
+        if w == 0:
+            raise ValueError("early")
+        finished.append(w)
+
+    with pytest.raises(ValueError, match="early"):
+        team(2).run(task)
+    assert finished == [1]
+
+
+def test_an_interrupt_from_outside_stops_a_worker_that_would_run_for_ever() -> None:
+    control = np.zeros(CONTROL_WORDS, np.int64)
+
+    def task(w: int) -> None:
+        if w == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_for_stop(control)
+
+    with pytest.raises(KeyboardInterrupt):
+        team(2).run(task, control)
+
+
+def test_a_sleeping_team_keeps_nothing_alive() -> None:
+    class Arrays:
+        pass
+
+    arrays = Arrays()
+    watched = weakref.ref(arrays)
+    team(2).run(lambda w, arrays=arrays: None)
+    del arrays
+    assert watched() is None
+
+
+def test_callers_on_several_threads_take_turns() -> None:
+    shared, inside, most = team(2), [0], [0]
+    guard = threading.Lock()
+
+    def task(w: int) -> None:
+        with guard:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0)
+        with guard:
+            inside[0] -= 1
+
+    callers = [threading.Thread(target=lambda: [shared.run(task) for _ in range(20)]) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert inside == [0] and most[0] <= 2
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    script = """
+import os
+from mainstem.engine.team import team
+team(3).run(lambda w: None)
+child = os.fork()
+seen = set()
+team(3).run(seen.add)
+if child == 0:
+    os._exit(0 if seen == {0, 1, 2} else 1)
+status = os.waitpid(child, 0)[1]
+assert status == 0 and seen == {0, 1, 2}, (status, seen)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
+
+
+def test_teams_are_shared_by_size() -> None:
+    assert team(2) is team(2)
+    assert team(2) is not team(3)
+    assert 1 <= default_threads() <= (os.cpu_count() or 1)
+
+
+def test_a_team_of_nobody_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 thread, not 0"):
+        Team(0)
