@@ -20,6 +20,7 @@ from mainstem.result import Result
 from mainstem.schema import Array
 from mainstem.store import Database
 from mainstem.store import open_db as open  # `ms.open("dir/")` reads like the built-in
+from mainstem.why import Why
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "SparkError",
     "StoreError",
     "UserCodeError",
+    "Why",
     "abort",
     "check",
     "configure",

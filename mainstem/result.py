@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -17,7 +18,15 @@ from mainstem.state import digest
 from mainstem.why import Log, Why
 
 _COLUMN_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string()}
-_REASONS_SHOWN = 3  # of each strategy: `auto` may word its reason with the figures of every batch
+_FIGURES = re.compile(r"\d[\d.,]*")  # reasons of `auto` that differ in these only are one reason
+_PERCENTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+
+def percentiles(values: np.ndarray) -> dict[str, float]:
+    """`p50`, `p99`, `p999` and `max`; nan when there are no values."""
+    if not len(values):
+        return dict.fromkeys(_PERCENTILES, float("nan"))
+    return dict(zip(_PERCENTILES, np.quantile(values, list(_PERCENTILES.values())).tolist(), strict=True))
 
 
 class StateView(Mapping[str, pa.Table]):
@@ -69,6 +78,23 @@ class Stats:
         """The strategies that ran, in order of first use."""
         return tuple(dict.fromkeys(b.engine for b in self.batches))
 
+    def latency(self, rate: float) -> dict[str, float]:
+        """Seconds from an event's arrival to its result if `rate` events had arrived per second: p50, p99, p999, max.
+
+        Replays the measured times of the batches: an event waits until the last one of its batch has arrived, the batch
+        waits until the one before is done. With more events than the engine can take, the queue grows to the end.
+        Reading and checking events, and making state durable, are not in these times.
+        """
+        if not rate > 0:
+            raise MainstemError(f"rate={rate!r}: pass the number of events that arrive per second")
+        sizes = np.array([b.events for b in self.batches if b.events], np.int64)
+        seconds = np.array([b.seconds for b in self.batches if b.events])
+        arrived = (np.cumsum(sizes) - 1) / rate
+        busy = np.cumsum(seconds)
+        # Done = all work up to here, begun as late as the latest batch that the engine had to wait for demands.
+        done = busy + np.maximum.accumulate(arrived - (busy - seconds))
+        return percentiles(np.repeat(done, sizes) - np.arange(sizes.sum()) / rate)
+
     @property
     def table(self) -> pa.Table:
         """One row per batch: counts, engine and why, seconds per step, thread seconds (null where not measured)."""
@@ -105,11 +131,13 @@ def _strategy_lines(engine: str, batches: list[BatchStats]) -> Iterator[str]:
         f"{engine}: {_count(len(batches), 'batch')}, {events:,} events, {events / seconds if seconds else 0:,.0f}/s, "
         f"{_count(threads, 'thread')}"
     )
-    reasons = Counter(b.why for b in batches if b.why)
-    for why, count in reasons.most_common(_REASONS_SHOWN):
-        yield f"  because {why} ({_count(count, 'batch')})"
-    if len(reasons) > _REASONS_SHOWN:
-        yield f"  and {len(reasons) - _REASONS_SHOWN} other reasons: see column why of stats.table"
+    reasons: dict[str, list[str]] = {}
+    for batch in batches:
+        if batch.why:
+            reasons.setdefault(_FIGURES.sub("#", batch.why), []).append(batch.why)
+    for texts in reasons.values():
+        differ = ", these are the last one's figures" if len(set(texts)) > 1 else ""
+        yield f"  because {texts[-1]} ({_count(len(texts), 'batch')}{differ})"
     steps = {name: sum(getattr(b, f"seconds_{name}") for b in batches) for name in ("keys", "run", "outputs")}
     yield f"  steps: {_shares(steps)}"
     measured = [b.breakdown for b in batches if b.breakdown is not None]

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from mainstem.bench import data
+from mainstem.bench import batches as batches_bench
+from mainstem.bench import data, dynamic_report, grid, schedule_report
+from mainstem.bench import dynamic as dynamic_bench
+from mainstem.bench import latency as latency_bench
 from mainstem.bench import ledger as ledger_bench
+from mainstem.bench import schedule as schedule_bench
+from mainstem.bench.engines import AUTO, SERIAL, Way, ways_named
+from mainstem.bench.plot import check_plot
+from mainstem.errors import MainstemError
 
-WIDTH_MIN = 130  # of the widest table; a narrower terminal or a pipe would cut digests
+WIDTH_MIN = 130  # of the ledger's tables; a narrower terminal or a pipe would cut digests
+WIDTH_MIN_WIDE = 170  # of the tables with a column per point
 
 cli = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+Apps = Annotated[list[str] | None, typer.Option("--app", help="GS, SL, OB or TP; may be repeated (default: all).")]
+Strategies = Annotated[
+    list[str] | None,
+    typer.Option("--strategy", help="tpg, 'chains(nothing)', …; may be repeated."),
+]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of the parallel strategies.")]
+Seed = Annotated[int, typer.Option(help="Another seed makes other events.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the figures there, too.")]
 
 
 @cli.callback()
@@ -38,8 +57,7 @@ def ledger(
 
     Fails (exit code 1) when two runs over the same events ended in different states or outputs.
     """
-    console = Console()
-    console.width = max(console.width, WIDTH_MIN)
+    console = _console(WIDTH_MIN)
     options = ledger_bench.Options(
         events=events,
         oracle_events=oracle_events,
@@ -56,6 +74,169 @@ def ledger(
     if json is not None:
         report.write(json)
     raise typer.Exit(1 if report.disagreements else 0)
+
+
+@cli.command()
+def schedule(
+    app: Apps = None,
+    vary: Annotated[
+        list[str] | None, typer.Option(help=f"{', '.join(grid.KNOBS)} or {grid.CROSSED}; may be repeated.")
+    ] = None,
+    strategy: Strategies = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Every fifth point, fewer and shorter runs: minutes.")] = False,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Of a run on one core, about.")] = 0.2,
+    repeats: Annotated[int, typer.Option(min=1, help="More turns of the best strategies of a point.")] = 4,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """Every strategy over a grid of workloads, what auto chose at each point and what that cost.
+
+    Fails (exit code 1) when two safe strategies ended in different states or outputs.
+    """
+    series = grid.selected(_known("--app", app, grid.APPS), _known("--vary", vary, [*grid.KNOBS, grid.CROSSED]))
+    if not series:
+        raise typer.BadParameter("no series of these apps varies this knob", param_hint="--vary")
+    options = schedule_bench.Options(
+        series=grid.thinned(series) if quick else series,
+        ways=_ways(strategy, always=(SERIAL, AUTO)),
+        seconds=min(seconds, 0.1) if quick else seconds,
+        repeats=min(repeats, 2) if quick else repeats,
+        threads=threads,
+        seed=seed,
+    )
+    results = schedule_bench.benchmark(options, _progress)
+    schedule_report.print_results(results, _console(WIDTH_MIN_WIDE))
+    if json is not None:
+        schedule_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def latency(
+    app: Apps = None,
+    strategy: Annotated[str, typer.Option(help="auto, serial, components, 'tpg(ns, op, eager)', …")] = AUTO,
+    batch: Annotated[int, typer.Option(min=1, help="Events between two punctuations.")] = 500,
+    batches: Annotated[int, typer.Option(min=1, help="Batches per app.")] = 2_000,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 0.0,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """From an event's arrival to its result, at half the largest rate, beside TStream's 0.23 to 0.63 ms.
+
+    Fails (exit code 1) when an app ended in another state than the serial run.
+    """
+    ways = _ways([strategy])
+    if len(ways) != 1:
+        raise typer.BadParameter(f"name one of: {'; '.join(way.label for way in ways)}", param_hint="--strategy")
+    options = latency_bench.Options(
+        apps=_known("--app", app, grid.APPS) or tuple(grid.APPS),
+        way=ways[0],
+        batch=batch,
+        batches=batches,
+        cost=cost,
+        threads=threads,
+        seed=seed,
+    )
+    results = latency_bench.benchmark(options, _progress)
+    latency_bench.print_results(results, _console(WIDTH_MIN_WIDE))
+    if json is not None:
+        results.write(json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def dynamic(
+    strategy: Strategies = None,
+    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 40_960,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a phase.")] = 4,
+    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 2_048,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 10.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each strategy; the fastest counts.")] = 2,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw it there: .png, .svg or .pdf (needs mainstem[plot]).")] = None,
+    json: Json = None,
+) -> None:
+    """A ledger whose workload changes in four phases: every fixed strategy and auto, step by step and in total.
+
+    Fails (exit code 1) when two safe strategies ended in different states or outputs.
+    """
+    if plot is not None:
+        try:
+            check_plot(plot)
+        except MainstemError as error:
+            raise typer.BadParameter(str(error), param_hint="--plot") from error
+    options = dynamic_bench.Options(
+        ways=_ways(strategy, always=(SERIAL, AUTO)),
+        events=events,
+        steps=steps,
+        batch=batch,
+        cost=cost,
+        repeats=repeats,
+        threads=threads,
+        seed=seed,
+    )
+    results = dynamic_bench.benchmark(options, _progress)
+    dynamic_report.print_results(results, _console(WIDTH_MIN_WIDE))
+    if plot is not None:
+        dynamic_report.plot(results, plot)
+    if json is not None:
+        dynamic_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def batches(
+    strategy: Strategies = None,
+    app: Annotated[str, typer.Option(help="GS, SL, OB or TP.")] = "GS",
+    batches: Annotated[int, typer.Option(min=1, help="Batches through one executor.")] = 1_000,
+    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 10_240,
+    every: Annotated[int, typer.Option(min=1, help="Batches between two looks at the memory.")] = 100,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """Resident memory while one executor runs batch after batch: it must not grow once it is warm."""
+    options = batches_bench.Options(
+        ways=_ways(strategy or batches_bench.DEFAULT_WAYS),
+        app=_known("--app", [app], grid.APPS)[0],
+        batches=batches,
+        batch=batch,
+        every=every,
+        threads=threads,
+        seed=seed,
+    )
+    results = batches_bench.benchmark(options)
+    batches_bench.print_results(results, _console(WIDTH_MIN))
+    if json is not None:
+        results.write(json)
+
+
+def _console(width_min: int) -> Console:
+    console = Console()
+    console.width = max(console.width, width_min)
+    return console
+
+
+def _progress(line: str) -> None:
+    """On standard error, so that tables can be piped."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _ways(names: Sequence[str] | None, always: Sequence[str] = ()) -> list[Way]:
+    try:
+        return ways_named(names or (), always)
+    except MainstemError as error:
+        raise typer.BadParameter(str(error), param_hint="--strategy") from error
+
+
+def _known(option: str, given: Sequence[str] | None, known: Sequence[str] | dict[str, str]) -> Sequence[str]:
+    for name in given or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint=option)
+    return given or ()
 
 
 if __name__ == "__main__":

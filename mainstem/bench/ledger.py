@@ -6,7 +6,6 @@ ones start from Parquet files and end with written Parquet files, in a session t
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from rich.console import Console
 import mainstem as ms
 from mainstem.apps import ledger
 from mainstem.bench import data, fingerprint, limit
-from mainstem.bench.measure import Contender, Ending, Figure, Stopwatch, stopwatch, take_turns
+from mainstem.bench.measure import Contender, Ending, Figure, Stopwatch, load_note, stopwatch, take_turns
 from mainstem.bench.memory import PeakMemory
 from mainstem.bench.report import Peak, Report, Target
 from mainstem.state import digest
@@ -55,8 +54,7 @@ class Options:
 def benchmark(options: Options, console: Console) -> Report:
     """Measure everything that `options` asks for."""
     report = Report("Streaming Ledger: 10,000 accounts and assets, 50 % transfers, Zipf 0.6, 1 % aborts")
-    load = os.getloadavg()[0]
-    report.notes.append(f"Load of the machine before: {load:.1f} on {os.cpu_count()} cores (0 is quiet).")
+    report.notes.append(load_note())
     embedded(options, report, console)
     if options.spark:
         spark(options, report, console)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+
+def load_note() -> str:
+    """What else the machine is doing, to be printed beside figures."""
+    return f"Load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores (0 is quiet)."
 
 
 @dataclass

@@ -15,6 +15,30 @@ from rich.table import Table
 from mainstem.bench.measure import Figure, disagreements
 
 
+def machine() -> dict[str, Any]:
+    """What figures depend on."""
+    return {"cores": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def short(rate: float) -> str:
+    """Three digits: `1.23 M`, `456 k`."""
+    if rate >= 999_500:
+        return f"{rate / 1e6:#.3g} M".replace(". M", " M")
+    return f"{rate / 1e3:#.3g} k".replace(". k", " k")
+
+
+def verdict(console: Console, lines: list[str]) -> None:
+    """The digests that do not agree, or that all do."""
+    for line in lines:
+        console.print(f"[bold red]digests differ:[/] {line}")
+    if not lines:
+        console.print("[green]All digests agree.[/]")
+
+
 @dataclass(frozen=True)
 class Target:
     """A value that has to reach a bound."""
@@ -51,7 +75,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         return {
             "title": self.title,
-            "machine": {"cores": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()},
+            "machine": machine(),
             "figures": [
                 {
                     "name": figure.name,
@@ -72,7 +96,7 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+        write_json(path, self.as_json())
 
     def print(self, console: Console) -> None:
         console.print(self._figures())
@@ -82,10 +106,7 @@ class Report:
             console.print(self._peaks())
         for note in self.notes:
             console.print(note, style="dim")
-        for line in self.disagreements:
-            console.print(f"[bold red]digests differ:[/] {line}")
-        if not self.disagreements:
-            console.print("[green]All digests agree.[/]")
+        verdict(console, self.disagreements)
 
     def _figures(self) -> Table:
         table = Table(title=self.title, title_justify="left")

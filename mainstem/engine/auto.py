@@ -29,11 +29,15 @@ from mainstem.lang import Program
 from mainstem.state import State
 
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
-SAMPLE_EVENTS = 64  # of the first batch, and of one in RESAMPLE: run serially to learn what a transaction costs
+# Events of the first batch, and of one in RESAMPLE, that run serially to learn what a transaction costs; starting the
+# kernel takes as long as many cheap ones, so those are sampled in larger pieces.
+SAMPLE_EVENTS = (32, 256, 2_048)
+SAMPLE_SECONDS = 100e-6
 RESAMPLE = 32
 PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
 SURPRISE = 0.3  # relative change of cost or time that asks for a new plan at once
+SURPRISES = 2  # batches in a row; a single one is the machine's noise
 TRIED = 0.12  # candidates predicted to be so much slower than the best are still worth a try
 TRIES = 2  # of a candidate before its own times are believed
 GAIN = 0.02  # what a change of strategy must promise
@@ -73,6 +77,7 @@ class Plan:
     predictions: dict[str, float]  # seconds per transaction, corrected
     queue: list[Strategy]  # to be tried first
     age: int = 0
+    surprises: int = 0  # batches in a row that took much more or less than expected
 
 
 _memories: dict[tuple[str, int], Memory] = {}
@@ -98,6 +103,8 @@ class AutoExecutor(ParallelExecutor):
             return super()._execute(arrays, count)
         self._batches += 1
         first = self._sample(arrays, count) if self._wants_sample() else 0
+        if first == len(arrays["kind"]):
+            return Ran("serial", "the batch was just enough to learn what a transaction costs")
         why_serial = self._why_serial(count)
         if why_serial is not None:
             return self._serial(arrays, count, first, why_serial)
@@ -109,14 +116,19 @@ class AutoExecutor(ParallelExecutor):
         return self.threads > 1 and (self.memory.cost is None or self._batches % RESAMPLE == 0)
 
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
-        """Runs the first events serially; gives how many."""
+        """Runs the first events serially, more of them when they are cheap; gives how many."""
         events = len(arrays["kind"])
-        sample = min(SAMPLE_EVENTS, max(1, events // 8))
-        start = time.perf_counter()
-        self._run_serially(arrays, 0, sample)
-        transactions = max(1, count * sample // events)
-        self.memory.learn_cost((time.perf_counter() - start) / transactions)
-        return sample
+        done, found = 0, float("inf")
+        for size in SAMPLE_EVENTS:
+            end = min(done + size, max(1, events // 8))
+            if end <= done or (done and found * size > SAMPLE_SECONDS):
+                break
+            start = time.perf_counter()
+            self._run_serially(arrays, done, end)
+            found = min(found, (time.perf_counter() - start) / (count * (end - done) / events))
+            done = end
+        self.memory.learn_cost(found)
+        return done
 
     def _why_serial(self, count: int) -> str | None:
         if self.threads == 1:
@@ -169,7 +181,8 @@ class AutoExecutor(ParallelExecutor):
     def _changed_much(self, plan: Plan) -> bool:
         cost = self.memory.cost or plan.properties.cost
         return (
-            abs(cost / plan.properties.cost - 1) > SURPRISE
+            plan.surprises >= SURPRISES
+            or abs(cost / plan.properties.cost - 1) > SURPRISE
             or abs(self.memory.aborts - plan.properties.aborts) > SURPRISE / 3
         )
 
@@ -209,10 +222,22 @@ class AutoExecutor(ParallelExecutor):
             # The first batch of a strategy compiles and touches memory: no measure of it.
             self.memory.tries[label] = 1
             return
+        if abs(each / plan.predictions[label] - 1) > SURPRISE:
+            plan.surprises += 1
+        else:
+            plan.surprises = 0
         self.memory.learn_time(label, each / raw)
         plan.predictions[label] = raw * self.memory.factors[label]
+        self._learn_useful(ran, transactions)
         aborted = float(np.count_nonzero(arrays["code"][first:])) / max(1, transactions)
         self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted
+
+    def _learn_useful(self, ran: Ran, transactions: int) -> None:
+        """Threads that share a machine take longer for the same work, so only good news counts."""
+        assert ran.breakdown is not None
+        useful = (ran.breakdown.useful + ran.breakdown.abort) / max(1, transactions)
+        if self.memory.cost is not None and useful < self.memory.cost:
+            self.memory.learn_cost(useful)
 
     def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
         cost = self.memory.cost or CHEAP_SECONDS

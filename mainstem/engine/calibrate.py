@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import subprocess
@@ -63,14 +62,18 @@ def calibrate(threads: int) -> Costs:
     return found
 
 
-@functools.cache
+_running: dict[int, subprocess.Popen[bytes]] = {}
+
+
 def _measure_meanwhile(threads: int) -> None:
     """Once per process; the lock that the other process takes sees to once per machine."""
+    if threads in _running:
+        return
     command = [sys.executable, "-m", "mainstem.engine.calibrate", str(threads)]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     with contextlib.suppress(OSError):
-        subprocess.Popen(
+        _running[threads] = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,

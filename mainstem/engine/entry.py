@@ -25,6 +25,8 @@ class EntryPoint:
 
     def __init__(self, name: str, entry: Entry, jit: bool) -> None:
         self.name, self.entry, self.jit = name, entry, jit
+        # Arrays with a row per worker count the length of a row.
+        self._own = [name[0] in "UV" and name[1:].isdigit() for name in entry.names]
         self._function: Any = None
 
     @property
@@ -42,10 +44,8 @@ class EntryPoint:
         wanted = tuple(arrays[name] for name in self.entry.names)
         if not self.jit:
             return Bound(self.function, wanted, wanted)
-        context = np.empty((max(1, len(wanted)), 2), np.int64)
-        for n, array in enumerate(wanted):
-            # Arrays with a row per worker count the length of a row.
-            name = self.entry.names[n]
-            length = array.shape[1] if name[0] in "UV" and array.ndim == 2 else array.shape[0]
-            context[n] = array.ctypes.data, length
+        words: list[int] = []
+        for own, array in zip(self._own, wanted, strict=True):
+            words += (array.__array_interface__["data"][0], array.shape[1 if own else 0])
+        context = np.array(words, np.int64)
         return Bound(self.function, context.ctypes.data, (context, *wanted))

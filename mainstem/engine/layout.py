@@ -99,6 +99,7 @@ class Layout:
         self._mark = 0
         self._seen = np.zeros(0, np.int64)
         self._local = np.zeros(0, np.int64)
+        self._sizes: list[int] = []
         self._table_lo = np.zeros(1, np.int64)
 
     # -- operations ---------------------------------------------------------------------------------------------
@@ -162,10 +163,10 @@ class Layout:
 
     def _number_rows(self) -> None:
         """One numbering for the rows of all tables; it changes only when a table grows."""
-        lo = np.cumsum([0, *(len(t.rows) for t in self.tables)])
-        if not np.array_equal(lo, self._table_lo):
-            self._table_lo = lo
-            self._seen, self._local = np.zeros(int(lo[-1]), np.int64), np.zeros(int(lo[-1]), np.int64)
+        sizes = [len(t.rows) for t in self.tables]
+        if sizes != self._sizes:
+            self._sizes, self._table_lo = sizes, np.cumsum([0, *sizes])
+            self._seen, self._local = np.zeros(sum(sizes), np.int64), np.zeros(sum(sizes), np.int64)
 
     def _stamp(self) -> None:
         self._mark += 1

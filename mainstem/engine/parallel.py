@@ -143,7 +143,7 @@ class ParallelExecutor(Executor):
 
 def _settle_codes(arrays: dict[str, Any], code: np.ndarray, first: int) -> None:
     np.copyto(arrays["code"][first:], code[first:], casting="unsafe")
-    arrays["ret"][code != 0] = 0
+    arrays["ret"][first:][code[first:] != 0] = 0
 
 
 class _Clock:

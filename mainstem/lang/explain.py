@@ -55,7 +55,7 @@ def _text(program: Program) -> list[str]:
 
 def _engine(program: Program) -> str:
     if program.compiled:
-        return "serial, compiled to native code"
+        return "serial, compiled to native code, or parallel: auto chooses for each batch"
     return f"interpreted (Python speed), because {program.why_interpreted[0]}"
 
 

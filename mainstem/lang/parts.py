@@ -48,10 +48,10 @@ def decompose(body: Body, checked_tables: set[int], flow: Flow) -> tuple[Part, .
         cutter = _Cutter(Slicer(body, distinct) if distinct else slicer, flow)
         groups = cutter.groups()
         # Only where turns are vertices does the engine make sure that their rows differ.
-        apart = {site: loop for site, loop in distinct.items() if any(g.turn == loop and site in g.sites for g in groups)}
-        if apart == distinct or len(groups) == 1:
+        apart = {site for g in groups if g.turn >= 0 for site in g.sites}
+        if apart.issuperset(distinct) or len(groups) == 1:
             break
-        distinct = apart
+        distinct = {site: loop for site, loop in distinct.items() if site in apart}
     parts = tuple(cutter.part(group, checked_tables) for group in groups)
     # A name that an unconditional abort of another part keeps from being read unset would be read unset here.
     local = {name for s in ir.walk(body.block) for name in ir.defines(s)}

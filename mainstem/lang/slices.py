@@ -6,13 +6,13 @@ Statements are numbered in program order. A statement needs
               any other: two sites are two rows, so it is known by its site.
     control   the statement around it, and each break, continue or return that may be taken before it is reached.
 
-Aborts are no control. A transaction that aborts anywhere leaves nothing behind, so a slice may run past an abort: what it
-computes from there on is thrown away.
+Aborts are no control. A transaction that aborts anywhere leaves nothing behind, so a slice may run past an abort: what
+it computes from there on is thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mainstem.lang import ir
@@ -230,7 +230,7 @@ class Slicer:
                 targets.append(_Cell(s.site, _ALIVE))
                 array = _Cell(s.site, s.field)  # its other cells stay as they are
                 reaching = {**reaching, array: reaching.get(array, _NOTHING) | own}
-        return {**reaching, **{v: own for v in targets}} if targets else reaching
+        return {**reaching, **dict.fromkeys(targets, own)} if targets else reaching
 
     # -- slices -------------------------------------------------------------------------------------------------
 
@@ -248,16 +248,16 @@ class Slicer:
         return frozenset(kept)
 
     def _values(self, n: int) -> set[int]:
-        """Data that a slice computes: where it returns it gives no columns, and rows of static sites are given to it."""
+        """Data that a slice computes. Rows of static sites are given to it; only the answer has columns to return."""
         s = self.statements[n]
         known = isinstance(s, ir.Resolve) and not self.body.sites[s.site].dynamic
         return set() if known or isinstance(s, ir.Return) else self.data[n]
 
     def key_loops(self) -> dict[int, int]:
-        """Dynamic sites whose key varies with the counter of an outermost `for` loop, and that loop."""
+        """Written sites whose key varies with the counter of an outermost `for` loop, and that loop."""
         found: dict[int, set[int]] = {}
         for n, s in enumerate(self.statements):
-            if isinstance(s, ir.Resolve) and self.body.sites[s.site].dynamic:
+            if isinstance(s, ir.Resolve) and (site := self.body.sites[s.site]).dynamic and site.writes:
                 loop = self.top(n)
                 varies = isinstance(self.statements[loop], ir.For) and loop in self._computed_from(n)
                 found.setdefault(s.site, set()).add(loop if varies else -1)
@@ -303,7 +303,7 @@ class Slicer:
         return result
 
 
-def _join(ways: list[_Reaching | None]) -> _Reaching:
+def _join(ways: Sequence[_Reaching | None]) -> _Reaching:
     """What reaches the place where ways meet; None is a way that nobody comes."""
     joined: _Reaching = {}
     for way in ways:

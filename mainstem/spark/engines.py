@@ -39,7 +39,9 @@ def new_engine(job: Job, shard: int, *, track: bool = False) -> Engine:
     if files and job.state is not None:
         for name, table in read_shard_files(job.state, files):
             state.apply(name, table)
-    return Engine(state, make_executor(job.program, state, jit=job.jit, track=track), track)
+    # Shards run side by side already; the one state stage has all cores to itself.
+    threads = 1 if job.shards else None
+    return Engine(state, make_executor(job.program, state, jit=job.jit, track=track, threads=threads), track)
 
 
 def take_engine(job: Job, shard: int) -> Engine:

@@ -33,6 +33,7 @@ class Knobs:
     extremes: float = 0.06  # chance of a number near the 64-bit limits where a number is written
     bases: tuple[str, ...] = ("int", "float", "bool", "str", "bytes", "datetime")
     refusals: float = 0.0  # share of transactions that a guard refuses, beside those that abort anyway
+    key_loops: float = 0.0  # chance that a function has a loop that writes one row per key of the event
     keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
 
 

@@ -75,6 +75,7 @@ def _event(draw: Draw, world: World, name: str) -> Lines:
     fields += [_event_field(draw, "int", i) for i in range(1, draw.between((1, 3)))]
     fields += [Field("str0", Type("str"))] if draw.chance(0.6) and "str" in draw.knobs.bases else []
     fields += [_event_field(draw, draw.weighted(_bases(draw, _FIELD_BASES)), i) for i in range(draw.between((1, 4)))]
+    fields += [Field("int_list9", Type("int", is_list=True))] if draw.knobs.key_loops else []
     fields = list({f.name: f for f in fields}.values())
     world.events.append(EventSchema(name, tuple(fields)))
     return ["", "@app.event", f"class {name}:", *(f"    {f.name}: {_annotation(f.type)}" for f in fields), ""]
@@ -98,8 +99,8 @@ def _bases(draw: Draw, choices: tuple[tuple[float, str], ...]) -> list[tuple[flo
 def _table(draw: Draw, world: World, name: str) -> Lines:
     scalar = draw.knobs.keyed or draw.chance(0.65)
     key = tuple(Type(draw.weighted(_bases(draw, _KEY_BASES))) for _ in range(1 if scalar else draw.between((2, 3))))
-    if draw.knobs.keyed:
-        key = (Type("int"),)
+    if draw.knobs.keyed or (draw.knobs.key_loops and not world.tables):
+        scalar, key = True, (Type("int"),)
     fields = [Field("count", Type("int"))]
     for i in range(draw.between((0, 4))):
         t = Type(draw.weighted(_bases(draw, _FIELD_BASES)))

@@ -40,6 +40,8 @@ class Body:
             body = [*self.block(before), *self.refusal(), *self.block(count - before)]
         else:
             body = self.block(count)
+        if self.draw.knobs.key_loops and self.draw.chance(self.draw.knobs.key_loops):
+            body += self.key_loop()
         if self.draw.knobs.all_refs:
             body += self.remaining_refs()
         if self.draw.chance(0.8):
@@ -274,6 +276,22 @@ class Body:
             names = [self._new("k", Variable("", base, pure, self.scope.level, loop=True)) for base in bases]
             body = self.block(self.draw.between((1, 3)))
         return [f"for {', '.join(names)} in {iterable}:", *indented(body)]
+
+    def key_loop(self) -> Lines:
+        """One row per key, and mostly nothing else: turns of such a loop may run apart from each other."""
+        tables = [t for t in self.scope.tables if t.scalar_key and seen(t.key[0].base) == "int"]
+        lists = self.scope.fields(lambda f: f.type.is_list and seen(f.type.base) == "int")
+        if not tables or not lists:
+            return []
+        table, keys = self.draw.one(tables), f"{self.scope.parameter}.{self.draw.one(lists).name}"
+        self.scope.refs_left -= 1
+        with self.loop(state_dependent=False, jumps=False):
+            key = self._new("k", Variable("", "int", True, self.scope.level, loop=True))
+            row = RowName(self.scope.name("row"), table)
+            self.scope.rows = [row]
+            lines = [f"{row.name} = {table.name}[{key}]", f"{row.name}.count {self.step('int', False)}"]
+            lines += self.write_place() if self.draw.chance(0.5) else []
+        return [f"for {key} in {keys}:", *indented(lines)]
 
     def _lists(self, lists: list[Field]) -> tuple[list[str], str]:
         """Types of the loop variables, and what they run over: a list, an enumerated one or several at once."""

@@ -99,7 +99,8 @@ def _what_failed(
     if raised_by is require.__code__ and isinstance(call, ast.Call) and call.args:
         return "require", ast.unparse(call.args[0]), [call.args[0]]
     if raised_by is abort.__code__ and (guards := _guards(path)):
-        return "abort", " and ".join(ast.unparse(guard) for guard in guards), list(guards)
+        together = guards[0] if len(guards) == 1 else ast.BoolOp(ast.And(), guards)
+        return "abort", ast.unparse(together), [together]
     node: ast.AST = statement
     if isinstance(statement, ast.If | ast.While):
         node = statement.test

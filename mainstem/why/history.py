@@ -14,8 +14,8 @@ from mainstem.gate import Columns, EventBatch
 from mainstem.gate.batch import identity
 from mainstem.why.observe import Observation, RowName
 
-LOOK_BACK = 64
-"""So many committed transactions that may have written a row are looked at to find the one that did."""
+LOOK_BACKS = (1, 8, 64)
+"""So many committed transactions that may have written a row are looked at to find one that did: mostly the last."""
 PLAIN_EVENTS = 2_000
 """Batches up to this size are linked uncompiled: that takes less time than loading compiled kernels."""
 
@@ -33,11 +33,15 @@ class Writer:
 class Reach:
     """A row that a transaction may reach, and its earlier writers in the batch, the latest first.
 
-    These are the latest of all, which is what the transaction waits for, and up to `LOOK_BACK` that committed.
+    These are the latest of all, which is what the transaction waits for, and some that committed.
     """
 
     row: RowName
     writers: tuple[Writer, ...]
+
+    @property
+    def committed(self) -> tuple[Writer, ...]:
+        return tuple(writer for writer in self.writers if writer.committed)
 
 
 def part_of(batch: EventBatch, start: int, stop: int) -> EventBatch:
@@ -54,10 +58,10 @@ def part_of(batch: EventBatch, start: int, stop: int) -> EventBatch:
     return EventBatch(batch.kind[start:stop], batch.ts[start:stop], columns, batch.position)
 
 
-def linked(executor: Executor, batch: EventBatch, committed: np.ndarray) -> list[list[Reach]]:
+def linked(executor: Executor, batch: EventBatch, committed: np.ndarray, look_back: int) -> list[list[Reach]]:
     """The rows that each transaction of the last event may reach. Keys follow from events, so nothing has to run.
 
-    `committed` tells for all transactions of the batch whether they did.
+    `committed` tells for all transactions of the batch whether they did; `look_back` of those are listed per row.
     """
     with np.errstate(all="ignore"):  # as the executor does for uncompiled kernels
         arrays = executor.operations.build(batch)
@@ -66,7 +70,7 @@ def linked(executor: Executor, batch: EventBatch, committed: np.ndarray) -> list
     layout = Layout(executor.program, executor.operations.tables, compiled)
     links = _Links(executor, layout.batch(arrays, int(ends[-1]), executor.operations.scratch), ends, committed)
     first = int(ends[-2]) if len(ends) > 1 else 0
-    return [links.reaches(t) for t in range(first, int(ends[-1]))]
+    return [links.reaches(t, look_back) for t in range(first, int(ends[-1]))]
 
 
 class _Links:
@@ -74,19 +78,19 @@ class _Links:
         self._executor, self._batch, self._ends, self._committed = executor, batch, ends, committed
         self._txn_lo = batch.txn_lo[: batch.transactions + 1]
 
-    def reaches(self, t: int) -> list[Reach]:
+    def reaches(self, t: int, look_back: int) -> list[Reach]:
         ops = range(int(self._txn_lo[t]), int(self._txn_lo[t + 1]))
-        return [Reach(self._row(int(self._batch.op_row[o])), self._writers(o)) for o in ops]
+        return [Reach(self._row(int(self._batch.op_row[o])), self._writers(o, look_back)) for o in ops]
 
     def _row(self, local: int) -> RowName:
         table = self._executor.operations.tables[int(self._batch.row_table[local])]
         one = table.delta(np.array([self._batch.row_at[local]]))
         return table.schema.name, next(iter(rows_of_arrow(table.schema, one)))
 
-    def _writers(self, op: int) -> tuple[Writer, ...]:
+    def _writers(self, op: int, look_back: int) -> tuple[Writer, ...]:
         found: list[Writer] = []
         op, committed = int(self._batch.op_prev[op]), 0
-        while op >= 0 and committed < LOOK_BACK:
+        while op >= 0 and committed < look_back:
             writer = self._owner(op)
             committed += writer.committed
             if writer.committed or not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch, Unsorted, open_events
 from mainstem.lang import Program, Spec
 from mainstem.state import State
-from mainstem.why.history import Observed, Reach, Writer, linked, part_of
-from mainstem.why.observe import Observation, Observer, RowName, loader
+from mainstem.why.history import LOOK_BACKS, Observed, Reach, Writer, linked, part_of
+from mainstem.why.observe import Observation, Observer, RowName
 from mainstem.why.report import (
     ABORTED,
     NOT_REACHED,
@@ -75,6 +76,11 @@ class Log:
             return cls(spec, program, None, {}, reading, jit, obstacle)
         return cls(spec, program, events, dict(initial or {}), reading, jit)
 
+    @cached_property
+    def observer(self) -> Observer:
+        """Made once: it reads and rewrites the source of every function."""
+        return Observer(self.spec)
+
     def why(self, seq: int, outputs: pa.Table, events: int) -> Why:
         """`outputs` and the number of `events` are those of the run."""
         wanted = operator.index(seq)
@@ -83,7 +89,12 @@ class Log:
         if not 0 <= wanted < events:
             span = f"events 0 to {events - 1}" if events else "no events"
             raise MainstemError(f"there is no event {wanted}: the run had {span}\n  see column seq of the outputs")
-        return _Replay(self, _Decisions(outputs)).why(wanted)
+        decisions = _Decisions(outputs)
+        for look_back in LOOK_BACKS:
+            found, complete = _Replay(self, decisions).why(wanted, look_back)
+            if complete:
+                break
+        return found
 
 
 class _Decisions:
@@ -125,20 +136,22 @@ class _Replay:
         self.state.load(log.initial)
         engine = "serial" if log.program.compiled else "interpreted"
         self.executor = make_executor(log.program, self.state, engine, jit=log.jit)
-        self.observer = Observer(log.spec, loader(self.state))
+        self.observer = log.observer
 
-    def why(self, seq: int) -> Why:
+    def why(self, seq: int, look_back: int) -> tuple[Why, bool]:
+        """The answer, and whether it knows the writer of every row: if not, looking back further may help."""
         number, first, batch = self._batch_of(seq)
         at = seq - first
         if isinstance(self.executor, InterpretedExecutor):
             done, reaches, wrote = self._observe_all(batch, first, at)
         else:
-            done, reaches, wrote = self._observe_some(self.executor, batch, first, at)
+            done, reaches, wrote = self._observe_some(self.executor, batch, first, at, look_back)
         self.decisions.confirm(seq, done)
         outcomes = tuple(_outcome(row, found, first, wrote) for row, found in zip(done, reaches, strict=True))
         event = self.log.program.events[int(batch.kind[at])].name
         values = done[0]["seen"].values if done else {}
-        return Why(seq, event, int(batch.ts[at]), values, number, first, outcomes)
+        complete = all(_source(r, wrote) or len(r.committed) < look_back for found in reaches for r in found)
+        return Why(seq, event, int(batch.ts[at]), values, number, first, outcomes), complete
 
     def _batch_of(self, seq: int) -> tuple[int, int, EventBatch]:
         """Runs the batches before; gives the number of the batch, its first event and itself."""
@@ -163,18 +176,18 @@ class _Replay:
         return stream
 
     def _observe_some(
-        self, executor: Executor, batch: EventBatch, first: int, at: int
+        self, executor: Executor, batch: EventBatch, first: int, at: int, look_back: int
     ) -> tuple[list[Record], list[list[Reach]], Wrote]:
         """Keys tell which earlier events may matter: only these are watched, all others just run."""
         committed = self.decisions.committed(first, first + at + 1)
-        reaches = linked(executor, part_of(batch, 0, at + 1), committed)
-        suspects = {w.at for found in reaches for reach in found for w in reach.writers if w.committed and w.at < at}
+        reaches = linked(executor, part_of(batch, 0, at + 1), committed, look_back)
+        suspects = {w.at for found in reaches for reach in found for w in reach.committed if w.at < at}
         wrote: Wrote = {}
         done: list[Record] = []
         ran = 0
         for stop in [*sorted(suspects), at]:
             executor.run(part_of(batch, ran, stop), first + ran)
-            self.observer.forget()
+            self.observer.watch(self.state)
             done = self.observer.run(part_of(batch, stop, stop + 1), first + stop)
             wrote |= {(stop, row["function"]): row["seen"].writes for row in done if row["status"] == "committed"}
             ran = stop
@@ -182,6 +195,7 @@ class _Replay:
 
     def _observe_all(self, batch: EventBatch, first: int, at: int) -> tuple[list[Record], list[list[Reach]], Wrote]:
         history = Observed()
+        self.observer.watch(self.state)
         self.observer.details = False
         history.follow(self.observer.run(part_of(batch, 0, at), first), first)
         self.observer.details = True
@@ -201,13 +215,18 @@ def _outcome(row: Record, reaches: list[Reach], first: int, wrote: Wrote) -> Out
     return Outcome(row["function"], row["status"], row["reason"], seen.condition, seen.reads, ordered)
 
 
+def _source(reach: Reach, wrote: Wrote) -> Writer | None:
+    """The last transaction that really wrote the row."""
+    return next((w for w in reach.committed if reach.row in wrote.get((w.at, w.function), ())), None)
+
+
 def _dependencies(seen: Observation, reach: Reach, first: int, wrote: Wrote) -> Iterator[Dependency]:
     """The transaction whose value stood in the row, and the one that had to be waited for when that is another."""
 
     def one(writer: Writer, how: str) -> Dependency:
         return Dependency(first + writer.at, writer.function, *reach.row, how, writer.committed)
 
-    source = next((w for w in reach.writers if w.committed and reach.row in wrote.get((w.at, w.function), ())), None)
+    source = _source(reach, wrote)
     if source is not None:
         how = READS if reach.row in seen.rows_read else OVERWRITES if reach.row in seen.writes else NOT_REACHED
         yield one(source, how)

@@ -39,12 +39,13 @@ class Observer(Interpreter):
     `details` off leaves out the conditions of aborts, which cost a look at the source.
     """
 
-    def __init__(self, spec: Spec, load: Load) -> None:
-        super().__init__(spec, None, load)
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec, None)
         self.details = True
 
-    def forget(self) -> None:
-        """Rows are loaded anew: the state has gone on."""
+    def watch(self, state: State) -> None:
+        """Rows come from this state as it is now: what was known of another, or before, is forgotten."""
+        self.load = _loader(state)
         for rows in self.rows.values():
             rows.clear()
 
@@ -136,7 +137,7 @@ class _Watch:
         return self.values[field]
 
 
-def loader(state: State) -> Load:
+def _loader(state: State) -> Load:
     """Rows of a columnar state as functions see them."""
 
     def load(table: str, key: Any) -> Record | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 READS = "reads what it wrote"
@@ -114,8 +115,14 @@ _LEADS: Mapping[str, str] = {
 
 def _condition(condition: Condition) -> Iterator[str]:
     yield f"  {_LEADS[condition.kind]} {condition.text}"
-    yield f"    {condition.file}:{condition.line}"
+    yield f"    {_place(condition.file)}:{condition.line}"
     yield from (f"    {operand} was {value!r}" for operand, value in condition.values.items())
+
+
+def _place(file: str) -> str:
+    """Below the working folder as a relative path, which is what editors and terminals show."""
+    here = Path.cwd()
+    return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
 def _read(read: Read) -> str:

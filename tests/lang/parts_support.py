@@ -1,7 +1,7 @@
 """A model that runs functions whole and in parts, in plain Python, on the same rows.
 
 It is the simplest that can tell the two apart: a transaction works on a view of the rows before it, a part on a view of
-its own; what it stores to the sites that it owns is collected. Transactions that an engine would run whole are left out.
+its own; what it stores to the sites that it owns is collected. Transactions that an engine runs whole are left out.
 """
 
 from __future__ import annotations
@@ -304,5 +304,3 @@ def models(app: Any, codes: Codes) -> list[Model]:
         exec("\n".join(emit.helper_source(helper)), space)
     split = [(b, decompose(b, set(builder.checks), Flow(b.block))) for b in bodies]
     return [Model(body, parts, space, codes) for body, parts in split if parts]
-
-

@@ -3,9 +3,9 @@
 Chains that are not finished wait in rings: one per thread when nothing is shared, else one for all, from which a thread
 also takes what others have begun. A chain is in one ring, once, or with one thread.
 
-Chains are put into a ring and taken out in the order of two counters, `tails` and `heads`. `turns` says for each slot what
-comes next: n when it is empty and the chain that is put in as number n belongs there, n + 1 when that chain is in it. So
-nobody touches a slot that another thread has not finished with.
+Chains are put into a ring and taken out in the order of two counters, `tails` and `heads`. `turns` says for each slot
+what comes next: n when it is empty and the chain that is put in as number n belongs there, n + 1 when that chain is in
+it. So nobody touches a slot that another thread has not finished with.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def chains_run(
             if stand_still(progress, control, threads, w):
                 reopened = settle(plan, progress, repair, control, w)
                 atomic_add(control, DONE * LINE, -reopened)
-                _put_back(chains, repair, reopened)
+                _put_back(chains, repair, reopened, control)
                 resume(control)
             continue
         c = _take(chains, ring)
@@ -86,7 +86,7 @@ def chains_run(
                 chains.done[c] = FINISHED
                 atomic_add(control, DONE * LINE, 1)
             else:
-                _put(chains, ring, c)
+                _put(chains, ring, c, control)
             # A round over all chains of the ring that moved none: others must go on first.
             if stuck <= _waiting(chains, ring):
                 continue
@@ -149,7 +149,7 @@ def _take(chains: Chains, ring: int) -> int:
 
 
 @inlined
-def _put(chains: Chains, ring: int, c: int) -> None:
+def _put(chains: Chains, ring: int, c: int, control: Any) -> None:
     """Puts a chain at the end. There is room for all, but who empties the slot may not have said so yet."""
     room = chains.ring_lo[ring + 1] - chains.ring_lo[ring]
     turn = 0
@@ -157,6 +157,8 @@ def _put(chains: Chains, ring: int, c: int) -> None:
         tail = atomic_load(chains.tails, ring * LINE)
         slot = chains.ring_lo[ring] + tail % room
         if atomic_load(chains.turns, slot) != tail:
+            if stopped(control):
+                return
             turn = rest(turn)
         elif atomic_change(chains.tails, ring * LINE, tail, tail + 1):
             chains.ring[slot] = c
@@ -165,7 +167,7 @@ def _put(chains: Chains, ring: int, c: int) -> None:
 
 
 @kernel
-def _put_back(chains: Chains, repair: Repair, reopened: int) -> None:
+def _put_back(chains: Chains, repair: Repair, reopened: int, control: Any) -> None:
     """Chains with rolled back vertices go on at the first of them, while all threads stand still."""
     for k in range(repair.counts[STALE_VERTICES]):
         v = repair.stale[k]
@@ -174,4 +176,4 @@ def _put_back(chains: Chains, repair: Repair, reopened: int) -> None:
     for k in range(reopened):
         c = repair.reopened[k]
         chains.done[c] = 0
-        _put(chains, chains.ring_of[c], c)
+        _put(chains, chains.ring_of[c], c, control)

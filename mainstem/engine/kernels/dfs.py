@@ -1,4 +1,4 @@
-"""Depth first: every stratum is dealt out to the threads; each goes its own way and waits only for what it depends on."""
+"""Depth first: every stratum is dealt out to threads; each goes its own way and waits only for what it depends on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import Any
 
 from .base import atomic_add, atomic_load, atomic_store, inlined, kernel, ticks
 from .control import DONE, LINE
-from .explore import Units, all_settled, count_done, must_stand_still, resume, run_unit, stand_still, stopped, wait
+from .explore import (
+    Units,
+    all_settled,
+    count_done,
+    must_stand_still,
+    resume,
+    run_unit,
+    stand_still,
+    still_eager,
+    stopped,
+    wait,
+)
 from .settle import FINISHED, Repair, settle
 from .strata import lowest_rank
 from .vertex import Plan, Progress, hand_in
@@ -14,10 +25,10 @@ from .vertex import Plan, Progress, hand_in
 
 @kernel
 def dfs_run(
-    versioned: Any, context: Any, plan: Plan, units: Units, progress: Progress, repair: Repair, place: Any,
+    versioned: Any, context: Any, plan: Plan, units: Units, progress: Progress, repair: Repair, restart: Any,
     control: Any, clock: Any, eager: int, threads: int, w: int,
 ) -> None:  # fmt: skip
-    """`place[0]` is the stratum to go back to after failures were settled."""
+    """`restart[0]` is the stratum to go back to after failures were settled."""
     start = ticks()
     total, strata = len(units.done), len(units.stratum_lo) - 1
     stratum, turn = 0, 0
@@ -29,11 +40,12 @@ def dfs_run(
             if stand_still(progress, control, threads, w):
                 reopened = settle(plan, progress, repair, control, w)
                 atomic_add(control, DONE * LINE, -reopened)
-                place[0] = lowest_rank(repair.reopened, reopened, units.rank) if reopened > 0 else strata
+                restart[0] = lowest_rank(repair.reopened, reopened, units.rank) if reopened > 0 else strata
                 resume(control)
-            if place[0] <= stratum:
-                stratum = place[0]
+            if restart[0] <= stratum:
+                stratum = restart[0]
                 at, end = _share(units, stratum, threads, w)
+            eager = still_eager(repair, eager)
             turn = 0
         elif at < end:
             u = units.order[at]

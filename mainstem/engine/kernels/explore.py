@@ -1,8 +1,9 @@
 """What all ways to explore the graph share: units of work, taking pieces, standing still.
 
-Threads stand still for one of them, the coordinator, when failures must be settled: at once when aborts are eager, when all
-units are done when they are lazy. `control[DONE]` counts finished units. A thread adds what it has done before it waits, and
-after it has reported failures; so when all units are done and no failure is open, nothing can be rolled back any more.
+Threads stand still for one of them, the coordinator, when failures must be settled: at once when aborts are eager, when
+all units are done when they are lazy. `control[DONE]` counts finished units. A thread adds what it has done before it
+waits, and after it has reported failures; so when all units are done and no failure is open, nothing can be rolled back
+any more.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 
 from .base import atomic_add, atomic_change, atomic_load, atomic_store, inlined, rest, ticks
 from .control import DONE, EPOCH, FAILED, LINE, NEXT, PARKED, PAUSE, STOP, SYNC
+from .settle import WASTED, Repair
 from .vertex import LANE, TICKS, Plan, Progress, is_done, run_vertex
 
 MOST_AT_ONCE = 32  # units that a thread takes from a shared list in one go
+PATIENCE = 4  # rollbacks per vertex after which eager aborts become lazy
 
 
 class Units(NamedTuple):
@@ -100,6 +103,16 @@ def must_stand_still(control: Any, units: int, eager: int) -> bool:
 def all_settled(control: Any, units: int) -> bool:
     """Whether all units are done and none can be rolled back. Failures are reported before units are counted."""
     return atomic_load(control, DONE * LINE) == units and failures(control) == 0
+
+
+@inlined
+def still_eager(repair: Repair, eager: int) -> int:
+    """Eager only as long as it pays. All threads ask at the same point, after each settling.
+
+    A verdict on speculative versions may be wrong, and each change of verdict may repeat all that comes after it, again
+    with changing verdicts: in the worst case twice the work with every further transaction. Lazy aborts can't do so.
+    """
+    return eager if repair.counts[WASTED] <= PATIENCE * len(repair.unit_of) else 0
 
 
 @inlined

@@ -29,8 +29,8 @@ def group_by_row(
 ) -> int:  # fmt: skip
     """`of[v]`: the group of v; groups are numbered in order of their first vertices. Gives how many there are.
 
-    `group_row[g]` is the local row of group g, -1 for a vertex that needs no row: it is a group of its own. `row_group` is
-    scratch, one word per local row.
+    `group_row[g]` is the local row of group g, -1 for a vertex that needs no row: it is a group of its own.
+    `row_group` is scratch, one word per local row.
     """
     vertices = len(v_lo) - 1
     for v in range(vertices):
@@ -85,9 +85,9 @@ def merge_cycles(
 ) -> int:  # fmt: skip
     """`component[g]`: number of the cycle of groups that g is in. Gives how many there are.
 
-    Tarjan's algorithm with a path of its own instead of recursion. It closes a component after all that it depends on, so
-    components are numbered in topological order. All arrays have one word per group; all but the first two and the last
-    are scratch.
+    Tarjan's algorithm with a path of its own instead of recursion. It closes a component after all that it depends on,
+    so components are numbered in topological order. All arrays but the first two have one word per group, and all of
+    these but the last are scratch.
     """
     for g in range(len(component)):
         index[g] = -1

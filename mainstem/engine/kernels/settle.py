@@ -1,8 +1,8 @@
 """Repairs the graph after failures, while all threads but one stand still.
 
-A transaction aborts when one of its vertices has failed. Its other vertices may have offered their versions already, and
-others may have read them. Transactions are judged in order, each once: dependencies lead from earlier to later ones only, so
-all that can change a transaction is known when its turn comes. Only what is affected is visited.
+A transaction aborts when one of its vertices has failed. Its other vertices may have offered their versions already,
+and others may have read them. Transactions are judged in order, each once: dependencies lead from earlier to later ones
+only, so all that can change a transaction is known when its turn comes. Only what is affected is visited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REOPENED = 2  # was done; a vertex of it was rolled back
 
 
 class Repair(NamedTuple):
-    """What `settle` needs beside the plan. `counts[STALE_VERTICES]` and `counts[REOPENED_UNITS]` are its results."""
+    """What `settle` needs beside the plan, and its results."""
 
     dep_lo: Any
     dep: Any
@@ -31,12 +31,14 @@ class Repair(NamedTuple):
     listed: Any  # per transaction: 1 while it is in the heap; zeros between calls
     stale: Any  # the vertices that were rolled back, one word per vertex
     reopened: Any  # the units that are not done any more, one word per unit
-    counts: Any
+    counts: Any  # COUNTS words, zeros at first
 
 
-STALE_VERTICES = 0
+# Words of `counts`.
+STALE_VERTICES = 0  # rolled back by the last call
 REOPENED_UNITS = 1
-COUNTS = 2
+WASTED = 2  # vertices rolled back so far
+COUNTS = 3
 
 
 @kernel
@@ -57,6 +59,7 @@ def settle(plan: Plan, progress: Progress, repair: Repair, control: Any, w: int)
         v = repair.stale[k]
         progress.v_state[v] = _state_before_run(v, progress, repair)
     atomic_store(control, FAILED * LINE, 0)
+    repair.counts[WASTED] += repair.counts[STALE_VERTICES]
     lane = w * LANE
     progress.tally[lane + SETTLES] += 1
     progress.tally[lane + ROLLED_BACK] += repair.counts[STALE_VERTICES]
@@ -66,17 +69,28 @@ def settle(plan: Plan, progress: Progress, repair: Repair, control: Any, w: int)
 
 @inlined
 def _judge(i: int, size: int, plan: Plan, progress: Progress, repair: Repair) -> int:
-    """Decides whether transaction i aborts, and corrects the offers of its vertices; gives the heap's new size."""
-    aborted = 0
+    """Decides whether transaction i aborts, and corrects the offers of its vertices; gives the heap's new size.
+
+    A failed vertex that must run again will most likely fail again: its transaction stays aborted until it has run. But
+    it need not run when another one has failed for good.
+    """
+    failed, suspect = 0, 0
     for v in range(plan.t_lo[i], plan.t_lo[i + 1]):
         if progress.v_ran[v] & STALE != 0:
             size = _roll_back(v, size, plan, progress, repair)
-        elif is_done(progress.v_state[v]) and progress.v_code[v] != 0:
-            aborted = 1
+        if progress.v_code[v] != 0:
+            if is_done(progress.v_state[v]):
+                failed = 1
+            else:
+                suspect = 1
+    aborted = failed | suspect
     progress.t_aborted[i] = aborted
     for v in range(plan.t_lo[i], plan.t_lo[i + 1]):
         state = progress.v_state[v]
-        if state == EXE and aborted == 1:
+        if not is_done(state):
+            if failed == 1:
+                progress.v_code[v] = 0
+        elif state == EXE and aborted == 1:
             withdraw(plan, v)
             progress.v_state[v] = ABT
             size = _spread(v, size, plan, progress, repair)
@@ -92,9 +106,8 @@ def _judge(i: int, size: int, plan: Plan, progress: Progress, repair: Repair) ->
 
 @inlined
 def _roll_back(v: int, size: int, plan: Plan, progress: Progress, repair: Repair) -> int:
-    """Back to before v ran or was skipped; its failure is forgotten."""
+    """Back to before v ran or was skipped. Its code stays, as a guess."""
     progress.v_state[v] = BLK
-    progress.v_code[v] = 0
     progress.v_ran[v] &= EVER
     stale = repair.counts[STALE_VERTICES]
     repair.stale[stale] = v

@@ -54,7 +54,7 @@ class Progress(NamedTuple):
     v_state: Any
     v_ran: Any
     v_code: Any
-    t_aborted: Any  # per transaction of `todo`: 1 when it is known to abort; exact when the run is over
+    t_aborted: Any  # per transaction of several vertices: 1 when it is known to abort, or most likely to
     failed: Any  # transactions that need settling; `control[FAILED]` counts them. One word per vertex
     tally: Any  # LANE words per worker
 
@@ -88,20 +88,45 @@ def withdraw(plan: Plan, v: int) -> None:
 
 @inlined
 def run_vertex(
-    versioned: Any, context: Any, plan: Plan, progress: Progress, control: Any, v: int, eager: int, watched: bool, w: int
-) -> None:
-    """Runs v, or skips it when its transaction is known to abort. What it depends on must be done.
+    versioned: Any, context: Any, plan: Plan, progress: Progress, control: Any,
+    v: int, eager: int, watched: bool, w: int,
+) -> None:  # fmt: skip
+    """Runs v, or skips it when its transaction aborts for another reason. What it depends on must be done.
 
     `watched` says that others look at the state of single vertices to learn what is done.
     """
     i = plan.v_index[v]
     several = plan.t_lo[i + 1] - plan.t_lo[i] > 1
+    aborted = several and atomic_load(progress.t_aborted, i) != 0
     lane = w * LANE
-    if several and atomic_load(progress.t_aborted, i) != 0:
+    if aborted and progress.v_code[v] == 0:
         withdraw(plan, v)
         progress.tally[lane + SKIPS] += 1
         _show(progress.v_state, v, ABT, watched)
         return
+    code = _invoke(versioned, context, progress, v, w)
+    if code != 0:
+        withdraw(plan, v)
+        _show(progress.v_state, v, ABT, watched)
+        if several and not aborted:
+            _fail(plan, progress, control, i, eager)
+    elif aborted:
+        # It was the failure of v that aborted its transaction, and that is gone now.
+        withdraw(plan, v)
+        _show(progress.v_state, v, ABT, watched)
+        _report(progress, control, i)
+    else:
+        publish(plan, v)
+        _show(progress.v_state, v, EXE, watched or (several and eager != 0))
+        # Either this sees that a sibling has failed, or the sibling sees that this vertex offers its version.
+        if several and eager != 0 and atomic_load(progress.t_aborted, i) != 0:
+            _report(progress, control, i)
+
+
+@inlined
+def _invoke(versioned: Any, context: Any, progress: Progress, v: int, w: int) -> int:
+    """Runs v and notes what it took; gives its code."""
+    lane = w * LANE
     again = progress.v_ran[v] & EVER
     progress.v_ran[v] = EVER | VALID
     before = ticks()
@@ -110,19 +135,10 @@ def run_vertex(
     progress.v_code[v] = code
     progress.tally[lane + RUNS] += 1
     progress.tally[lane + RERUNS] += again
-    in_vain = code != 0 or again != 0
-    progress.tally[lane + TICKS + (ABORT if in_vain else USEFUL)] += spent
-    if code == 0:
-        publish(plan, v)
-        _show(progress.v_state, v, EXE, watched or (several and eager != 0))
-        # Either this sees that a sibling has failed, or the sibling sees that this vertex offers its version.
-        if several and eager != 0 and atomic_load(progress.t_aborted, i) != 0:
-            _report(progress, control, i)
-    else:
+    if code != 0:
         progress.tally[lane + FAILURES] += 1
-        withdraw(plan, v)
-        _show(progress.v_state, v, ABT, watched)
-        _fail(plan, progress, control, i, several, eager)
+    progress.tally[lane + TICKS + (ABORT if code != 0 or again != 0 else USEFUL)] += spent
+    return code
 
 
 @inlined
@@ -134,18 +150,16 @@ def _show(v_state: Any, v: int, state: int, watched: bool) -> None:
 
 
 @inlined
-def _fail(plan: Plan, progress: Progress, control: Any, i: int, several: bool, eager: int) -> None:
-    """One vertex of transaction i has failed. Siblings that offer their versions must be repaired by `settle`."""
-    if not several:
-        progress.t_aborted[i] = 1
-    elif eager == 0:
+def _fail(plan: Plan, progress: Progress, control: Any, i: int, eager: int) -> None:
+    """A vertex of transaction i has failed, the first that is known. Are there siblings that offer their versions?"""
+    if eager == 0:
         _report(progress, control, i)
-    else:
-        atomic_store(progress.t_aborted, i, 1)
-        for v in range(plan.t_lo[i], plan.t_lo[i + 1]):
-            if atomic_load(progress.v_state, v) == EXE:
-                _report(progress, control, i)
-                return
+        return
+    atomic_store(progress.t_aborted, i, 1)
+    for v in range(plan.t_lo[i], plan.t_lo[i + 1]):
+        if atomic_load(progress.v_state, v) == EXE:
+            _report(progress, control, i)
+            return
 
 
 @inlined

@@ -69,7 +69,7 @@ class Precedence:
         return settle.Repair(
             self.dep_lo, self.dep, self.out_lo, self.out, unit_of, done,
             work.room("heap", transactions), work.zeros("listed", transactions),
-            work.room("stale", self.vertices), work.room("reopened", len(done)), work.room("counts", settle.COUNTS),
+            work.room("stale", self.vertices), work.room("reopened", len(done)), work.zeros("counts", settle.COUNTS),
         )  # fmt: skip
 
     def tally(self, **known: int) -> Tally:

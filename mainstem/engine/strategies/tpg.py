@@ -20,7 +20,7 @@ def run_tpg(work: Work, team: Team) -> Tally:
     graph = build(work, team.threads)
     of, units, groups = _single(graph) if work.strategy.unit == "op" else _grouped(graph)
     units = units if explore == "ns" else _stratified(graph, units)
-    cursor = _stacks(graph, units) if explore == "ns" else work.zeros("place", 1)
+    cursor = {"bfs": _level, "dfs": _restart, "ns": _queues}[explore](graph, units)
     repair = graph.repair(of, units.done)
     run = getattr(graph.kernels(explore), f"{explore}_run")
     bound = work.versioned()
@@ -81,8 +81,21 @@ def _stratified(graph: Precedence, units: Any) -> Any:
     return units._replace(rank=rank, stratum_lo=stratum_lo, order=order)
 
 
-def _stacks(graph: Precedence, units: Any) -> Any:
-    work, ns, count = graph.work, graph.kernels("ns"), len(units.done)
+def _level(graph: Precedence, units: Any) -> Any:
+    left = graph.work.room("left", len(units.stratum_lo) - 1)
+    np.subtract(units.stratum_lo[1:], units.stratum_lo[:-1], out=left)
+    return graph.kernels("bfs").Level(graph.work.zeros("stratum", 1), left)
+
+
+def _restart(graph: Precedence, units: Any) -> Any:
+    return graph.work.zeros("restart", 1)
+
+
+def _queues(graph: Precedence, units: Any) -> Any:
+    work, count = graph.work, len(units.done)
     pending, roots = work.room("pending", count), work.room("roots", count)
-    found = ns.find_roots(units.dep_lo, pending, roots)
-    return ns.Stacks(roots[:found], pending, work.room("link", count), work.zeros("heads", graph.threads * LINE))
+    found = graph.kernels("ns").find_roots(units.dep_lo, pending, roots)
+    return graph.kernels("queues").Queues(
+        roots[:found], pending, work.room("queue left", count), work.room("queue right", count),
+        work.zeros("heads", graph.threads * LINE),
+    )  # fmt: skip

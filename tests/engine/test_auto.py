@@ -1,0 +1,131 @@
+"""`auto`: every choice gives the same result, cheap programs stay serial, choices and reasons are recorded."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstem.apps import grep_sum, ledger
+from mainstem.engine import auto, calibrate
+from mainstem.engine.model import Properties, predict
+from mainstem.engine.options import SAFE, SERIAL, Strategy
+from mainstem.testing import generate_case
+
+FIGURES = {s.label: (1e-6, 1e-9) for s in SAFE}
+
+
+@pytest.fixture
+def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `auto` go parallel whatever the program costs, with made-up figures of the machine."""
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(auto, "PARALLEL_UNCOMPILED", True)
+    monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
+    monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "TRIED", 1e9)  # every strategy is worth a try
+
+
+@pytest.mark.usefixtures("parallel")
+@pytest.mark.parametrize("block", range(8))
+def test_every_choice_agrees_with_the_oracle(block: int) -> None:
+    seen: set[str] = set()
+    for seed in range(4 * block, 4 * block + 4):
+        case = generate_case(f"auto {seed}", n=120)
+        expected = case.run(engine="oracle")
+        options: dict[str, Any] = {"batch": random.Random(seed).choice((1, 7, 15)), "threads": 2, "jit": False}
+        case.check(expected, engine="auto", **options)
+        if case.module.app.program.compiled:
+            result = case.module.app.run(case.stream.tables(), engine="auto", **options)
+            seen.update(result.stats.engines)
+    assert len(seen) > 4, seen
+
+
+@pytest.mark.usefixtures("parallel")
+def test_changed_rows_of_a_sampled_batch_are_all_committed(tmp_path: Path) -> None:
+    events = ledger.generate(3_000, accounts=300)
+    ledger.app.run(events, initial=ledger.initial(300), engine="serial")
+    expected = ledger.app.state.digest
+    ledger.app.run(events, initial=ledger.initial(300), state=tmp_path / "state", batch=500, threads=2)
+    assert ledger.app.state.digest == expected
+    ledger.app.run(events.slice(0, 0), state=tmp_path / "state")
+    assert ledger.app.state.digest == expected
+
+
+def test_a_cheap_program_stays_serial_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 1.0)  # whatever this machine is doing at the moment
+    result = ledger.app.run(ledger.generate(20_000), initial=ledger.initial(), batch=5_000, threads=2)
+    assert result.stats.engines == ("serial",)
+    assert "ns per transaction" in result.stats.batches[-1].why
+
+
+def test_one_thread_is_serial() -> None:
+    result = ledger.app.run(ledger.generate(1_000), initial=ledger.initial(), threads=1)
+    assert result.stats.batches[0].why == "one thread"
+
+
+def test_a_dear_program_leaves_the_serial_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
+    monkeypatch.setattr(auto, "_memories", {})
+    events = grep_sum.generate(4_000, turns=3_000)
+    serial = grep_sum.app.run(events, initial=grep_sum.initial(), engine="serial")
+    result = grep_sum.app.run(events, initial=grep_sum.initial(), batch=500, threads=2)
+    assert result.digest == serial.digest
+    parallel = [b for b in result.stats.batches if b.engine != "serial"]
+    assert parallel and all("of work per transaction" in b.why for b in parallel)
+
+
+def test_while_the_machine_is_measured_runs_are_serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "known_costs", lambda threads: None)
+    monkeypatch.setattr(auto, "_memories", {})
+    events = grep_sum.generate(1_000, turns=3_000)
+    result = grep_sum.app.run(events, initial=grep_sum.initial(), threads=2)
+    assert "being measured" in result.stats.batches[0].why
+
+
+def test_calibration_is_measured_kept_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(calibrate, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(calibrate, "SAFE", (Strategy("lock"), Strategy("components")))
+    monkeypatch.setattr(calibrate, "_measure_meanwhile", asked.append)
+    assert calibrate.known_costs(2) is None
+    assert asked == [2]
+    found = calibrate.calibrate(2)
+    assert set(found) == {"lock", "components"} and all(each >= 0 for pair in found.values() for each in pair)
+    assert calibrate.known_costs(2) == found
+    next(tmp_path.glob("calibration-*.json")).write_text("torn")
+    assert calibrate.known_costs(2) is None
+
+
+def properties(**changes: Any) -> Properties:
+    known: dict[str, Any] = {
+        "transactions": 10_000, "operations": 20_000, "cost": 10e-6, "aborts": 0.0, "split": 1.0, "dependent": 0.2,
+        "near": 0.0, "path_versions": 0.01, "path_locks": 0.01, "path_parts": 0.01, "strata": 10, "heaviest": 0.01,
+        "components": 5_000,
+    }  # fmt: skip
+    return Properties(**{**known, **changes})
+
+
+def best(batch: Properties) -> Strategy:
+    return min((SERIAL, *SAFE), key=lambda s: predict(s, batch, FIGURES, 2))
+
+
+def test_the_model_knows_when_not_to_parallelise() -> None:
+    assert best(properties(cost=1e-9)) == SERIAL
+    assert best(properties()) != SERIAL
+    nothing_at_once = properties(path_versions=1.0, path_locks=1.0, path_parts=1.0, heaviest=1.0)
+    assert best(nothing_at_once) == SERIAL
+
+
+def test_the_model_weighs_conflicts_and_aborts() -> None:
+    components, graph = Strategy("components"), Strategy("tpg", abort="lazy")
+
+    def seconds(strategy: Strategy, **changes: Any) -> float:
+        return predict(strategy, properties(**changes), FIGURES, 2)
+
+    assert seconds(components, heaviest=0.9) > seconds(graph, heaviest=0.9)
+    assert seconds(Strategy("lock"), near=0.5) > seconds(Strategy("lock"))
+    assert seconds(graph, aborts=0.5) > seconds(components, aborts=0.5)
+    assert seconds(graph, aborts=0.5, split=0.0) == seconds(graph)

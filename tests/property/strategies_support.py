@@ -1,0 +1,160 @@
+"""What the tests of parallel strategies share: the strategies, the cases that they run on, and what these cover."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mainstem.engine.options import CHOICES, COLD, HOT
+from mainstem.engine.strategies import RUNNERS
+from mainstem.testing import Case, Outcome, generate_program, load_program, streamed
+
+Options = dict[str, Any]
+THREADS = (1, 2, 4, 8)
+SWITCH_SECONDS = 2e-6  # by default Python lets a thread run for 5 ms: whole batches would run one after the other
+
+
+def _tpg() -> dict[str, Options]:
+    """All twelve combinations."""
+    return {
+        f"tpg {explore} {unit} {abort}": {"engine": "tpg", "explore": explore, "unit": unit, "abort": abort}
+        for explore in CHOICES["explore"]
+        for unit in CHOICES["unit"]
+        for abort in CHOICES["abort"]
+    }
+
+
+WHOLE: dict[str, Options] = {name: {"engine": name} for name in ("lock", "pat", "mvlk", "components")}
+PARTS: dict[str, Options] = {
+    **{f"chains {sharing}": {"engine": "chains", "sharing": sharing} for sharing in CHOICES["sharing"]},
+    **_tpg(),
+}
+SAFE = {**WHOLE, **PARTS}
+"""Every strategy that keeps the order, but for those that choose among these."""
+CHOOSING = ("nested by functions", "nested by keys", "auto")
+EVERY = (*SAFE, *CHOOSING)
+
+
+def options_of(name: str, case: Case, seed: object) -> Options:
+    """How `app.run` is told to use a strategy; nested ones draw what they are made of."""
+    if name in SAFE:
+        return dict(SAFE[name])
+    if name == "auto":
+        return {"engine": "auto"}
+    draw = random.Random(f"{name} {seed}")
+    inner = [{"engine": "serial"}, *SAFE.values()]
+    if name == "nested by keys":
+        return {"engine": "nested", "groups": {heat: draw.choice(inner) for heat in draw.sample((HOT, COLD), 2)}}
+    functions = [f.name for f in case.module.app.program.functions]
+    draw.shuffle(functions)
+    middle = draw.randint(1, len(functions))
+    groups = {names: draw.choice(inner) for names in (tuple(functions[:middle]), tuple(functions[middle:])) if names}
+    return {"engine": "nested", "groups": groups}
+
+
+@contextlib.contextmanager
+def switching_often() -> Iterator[None]:
+    """Uncompiled threads take turns every few microseconds, in the middle of whatever they do."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+# What differs from case to case: one entry of each, at different rhythms. Refusals come on top of the transactions that
+# fail by themselves, in programs of this size between none and all of them.
+_REFUSALS = (0.0, 0.3, 0.7, 0.0)
+_REFS: tuple[Options, ...] = ({}, *({"refs": (n, n), "all_refs": True} for n in (1, 2, 3, 5, 8, 12, 16)))
+_EVENTS = (24, 40, 64)
+_BATCHES = (1_000, 13, 1_000, 5, 1_000, 30)  # mostly all events at once: more of them meet
+
+
+def strategy_case(seed: int, **knobs: Any) -> Case:
+    """Case number `seed`: 1 to 16 refs per function, half of them with loops over keys, one in four with odd values."""
+    calm = seed % 4 != 3
+    shape = {
+        "refusals": _REFUSALS[seed % len(_REFUSALS)],
+        "key_loops": 0.5 * (seed // 4 % 2),
+        **({"extremes": 0.0, "depth": 2} if calm else {}),
+        **_REFS[seed // 8 % len(_REFS)],
+    }
+    name = f"strategies {seed}"
+    source = generate_program(name, **{**shape, **knobs})
+    values = {"extremes": 0.0, "nulls": 0.0} if calm else {}
+    return streamed(name, 0, source, load_program(source), n=_EVENTS[seed % len(_EVENTS)], **values)
+
+
+def aborted_share(outcome: Outcome) -> float:
+    status = outcome.outputs["status"].cast("string").to_pylist()
+    return status.count("aborted") / max(1, len(status))
+
+
+@dataclass
+class Coverage:
+    """What a number of cases was made of: a suite that lost half of its variety would still pass."""
+
+    shares: list[float] = field(default_factory=list)  # of aborted transactions, per case
+    refs: Counter[int] = field(default_factory=Counter)  # functions by number of refs
+    split: int = 0  # functions in parts
+    turned: int = 0  # of these, with one vertex per turn of a loop
+    tally: Counter[str] = field(default_factory=Counter)  # what happened in graphs of parts
+
+    def note(self, case: Case, expected: Outcome) -> None:
+        self.shares.append(aborted_share(expected))
+        for function in case.module.app.program.functions:
+            self.refs[len(function.sites)] += 1
+            self.split += bool(function.parts)
+            self.turned += any(part.loop is not None for part in function.parts)
+
+    def assert_wide(self) -> None:
+        """For a hundred cases and more."""
+        count, functions = len(self.shares), sum(self.refs.values())
+        assert sum(share == 0.0 for share in self.shares) >= 0.02 * count, sorted(self.shares)
+        assert sum(share > 0.6 for share in self.shares) >= 0.15 * count, sorted(self.shares)
+        assert sum(0.0 < share <= 0.6 for share in self.shares) >= 0.3 * count, sorted(self.shares)
+        assert self.refs[1] and sum(self.refs[n] for n in range(12, 17)), self.refs
+        assert self.split >= 0.3 * functions and self.turned >= 0.05 * functions, (self.split, self.turned, functions)
+
+
+@contextlib.contextmanager
+def tallied(coverage: Coverage) -> Iterator[None]:
+    """Adds up the counts that graphs of parts give: rollbacks, skips, thefts."""
+    plain = {name: RUNNERS[name] for name in ("tpg", "chains")}
+
+    def counting(run: Any) -> Any:
+        def counted(work: Any, team: Any) -> Any:
+            tally = run(work, team)
+            coverage.tally.update(tally._asdict())
+            return tally
+
+        return counted
+
+    RUNNERS.update({name: counting(run) for name, run in plain.items()})
+    try:
+        yield
+    finally:
+        RUNNERS.update(plain)
+
+
+def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
+    """Every strategy on every case equals the oracle; threads and batches go round."""
+    coverage = Coverage()
+    with switching_often(), tallied(coverage):
+        for seed in seeds:
+            case = strategy_case(seed)
+            expected = case.run(engine="oracle")
+            coverage.note(case, expected)
+            for i, name in enumerate(names):
+                turn = seed + 5 * i
+                threads = THREADS[turn % len(THREADS)]
+                batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 25 else 1
+                case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case, seed))
+    coverage.assert_wide()
+    return coverage
