@@ -117,14 +117,16 @@ class Layout:
         total = len(inst["row"])
         self._stamp()
         bases = np.zeros(max(1, len(self.tables)), np.int64)
-        per_row = {name: room(f"row_{name}", total) for name in ("table", "at", "base", "last", "writes", "op")}
+        row_names = ("table", "at", "base", "last", "writes", "op", "first")
+        per_row = {name: room(f"row_{name}", total) for name in row_names}
         per_op = {name: room(f"op_{name}", total) for name in ("row", "write", "prev", "writes_before")}
         inst_op, alias, txn_lo = room("inst_op", total), room("alias", transactions), room("txn_lo", transactions + 1)
         rows = self.link.link(
-            inst["lo"], inst["row"], inst["write"], inst_op, self._mark, self._seen, self._local, self._table_lo, bases,
+            inst["lo"], inst["row"], inst["write"], inst["site"], inst["turn"], inst_op,
+            self._mark, self._seen, self._local, self._table_lo, bases,
             *per_row.values(), txn_lo, *per_op.values(), alias,
         )  # fmt: skip
-        del per_row["op"]
+        del per_row["op"], per_row["first"]
         return Batch(
             fn=fn, ev=ev, inst_lo=inst["lo"], inst_op=inst_op, inst_site=inst["site"], inst_turn=inst["turn"],
             alias=alias, txn_lo=txn_lo, rows=rows, bases=bases,
@@ -152,7 +154,9 @@ class Layout:
         for f_index, sites in enumerate(self._static_sites):
             for k, s in enumerate(sites):
                 rows, offset = arrays[f"R{f_index}_{s.index}"], int(self._table_lo[s.table])
-                self.link.place_static(start, fn, ev, f_index, k, rows, offset, int(s.writes), lo, row, write)
+                self.link.place_static(
+                    start, fn, ev, f_index, k, rows, offset, int(s.writes), s.index, lo, row, write, site, turn
+                )
         for f_index, i, keys in listed:
             writes = np.array([int(s.writes) for s in self.program.functions[f_index].sites], np.int64)
             self.link.place_listed(

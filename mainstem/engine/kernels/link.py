@@ -49,8 +49,8 @@ def lay_out(start: int, count: Any, static: Any, fn: Any, inst_lo: Any, inst_at:
 
 @kernel
 def place_static(
-    start: int, fn: Any, ev: Any, f: int, k: int, rows: Any, offset: int, writes: int,
-    inst_lo: Any, inst_row: Any, inst_write: Any,
+    start: int, fn: Any, ev: Any, f: int, k: int, rows: Any, offset: int, writes: int, site: int,
+    inst_lo: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any,
 ) -> None:  # fmt: skip
     for t in range(start, len(fn)):
         if fn[t] == f:
@@ -58,6 +58,8 @@ def place_static(
             row = rows[ev[t]]
             inst_row[at] = offset + row if row >= 0 else -1
             inst_write[at] = writes
+            inst_site[at] = site
+            inst_turn[at] = -1
 
 
 @kernel
@@ -79,13 +81,14 @@ def place_listed(
 
 @kernel
 def link(
-    inst_lo: Any, inst_row: Any, inst_write: Any, inst_op: Any, mark: int, seen: Any, local: Any, table_lo: Any,
-    bases: Any, row_table: Any, row_at: Any, row_base: Any, row_last: Any, row_writes: Any, row_op: Any,
+    inst_lo: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any, inst_op: Any,
+    mark: int, seen: Any, local: Any, table_lo: Any,
+    bases: Any, row_table: Any, row_at: Any, row_base: Any, row_last: Any, row_writes: Any, row_op: Any, row_first: Any,
     txn_lo: Any, op_row: Any, op_write: Any, op_prev: Any, op_writes_before: Any, alias: Any,
 ) -> int:  # fmt: skip
     """One operation per transaction and row. Gives the number of distinct rows; `txn_lo` ends with that of operations.
 
-    `alias[t]` is 1 when two instances of t are one row and one of them may write it.
+    `alias[t]` is 1 when two sites of t (or two turns of its loop) meet in one row and one of them may write it.
     """
     rows, ops = 0, 0
     for t in range(len(alias)):
@@ -112,9 +115,12 @@ def link(
             o = row_op[r]
             if o >= txn_lo[t]:
                 if op_write[o] == 1 or inst_write[k] == 1:
-                    twice = 1
+                    first = row_first[r]
+                    if inst_site[k] != inst_site[first] or inst_turn[k] != inst_turn[first]:
+                        twice = 1
                     op_write[o] = 1
             else:
+                row_first[r] = k
                 o = ops
                 ops += 1
                 row_op[r], op_row[o], op_write[o] = o, r, inst_write[k]

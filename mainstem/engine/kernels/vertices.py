@@ -126,15 +126,15 @@ def parts(
             for turn in range(turns):
                 for s in range(part_static[p], part_static[p + 1]):
                     _part_ref(
-                        v + turn, inst_op[inst_lo[t] + static_site[s]], static_mode[s], v_at, op_row, row_table, row_at,
-                        slots, ref_op, ref_mode, ref_slot, ref_table, ref_row, op_owner,
+                        v + turn, inst_op[inst_lo[t] + static_site[s]], static_mode[s], v_lo, v_at, op_first, op_row,
+                        row_table, row_at, slots, ref_op, ref_mode, ref_slot, ref_table, ref_row, op_owner,
                     )  # fmt: skip
             for k in range(inst_lo[t] + static[f], inst_lo[t + 1]):
                 mode = site_modes[p * sites + inst_site[k]]
                 if mode >= 0:
                     _part_ref(
-                        v + (inst_turn[k] if part_turns[p] >= 0 else 0), inst_op[k], mode, v_at, op_row, row_table,
-                        row_at, slots, ref_op, ref_mode, ref_slot, ref_table, ref_row, op_owner,
+                        v + (inst_turn[k] if part_turns[p] >= 0 else 0), inst_op[k], mode, v_lo, v_at, op_first, op_row,
+                        row_table, row_at, slots, ref_op, ref_mode, ref_slot, ref_table, ref_row, op_owner,
                     )  # fmt: skip
             v += turns
     t_lo[len(todo)] = v
@@ -143,7 +143,8 @@ def parts(
 
 @inlined
 def _part_ref(
-    v: int, o: int, mode: int, v_at: Any, op_row: Any, row_table: Any, row_at: Any, slots: Any,
+    v: int, o: int, mode: int, v_lo: Any, v_at: Any, op_first: Any, op_row: Any, row_table: Any, row_at: Any,
+    slots: Any,
     ref_op: Any, ref_mode: Any, ref_slot: Any, ref_table: Any, ref_row: Any, op_owner: Any,
 ) -> None:  # fmt: skip
     ref = v_at[v]
@@ -153,6 +154,12 @@ def _part_ref(
         return
     table = row_table[op_row[o]]
     ref_table[ref], ref_row[ref] = table, row_at[op_row[o]]
+    # `op_first` may hold anything for an operation that this vertex has not met yet.
+    first = op_first[o]
+    if mode != READ and v_lo[v] <= first < ref and ref_op[first] == o:
+        ref_mode[ref], ref_slot[ref] = SAME, first
+        return
+    op_first[o] = ref
     if mode == OWN:
         op_owner[o] = v
     elif mode == PRIVATE:
