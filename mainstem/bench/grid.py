@@ -110,7 +110,7 @@ DEFAULTS = {
     "GS": Point("GS", length=1, reads=2),
     "SL": Point("SL", batch=5_120),
     "OB": Point("OB", length=20, batch=2_560),
-    "TP": Point("TP"),
+    "TP": Point("TP", batch=5_120),
 }
 
 
@@ -147,7 +147,7 @@ SERIES: tuple[Series, ...] = (
     _series("TP", "skew", 0.0, 0.2, 0.6, 1.0),
     _series("TP", "abort", 0.0, 0.01, 0.3, 0.9),
     _series("TP", "cost", 0.0, 1.0, 10.0, {"cost": 100.0, "batch": 1_024}),
-    _series("TP", "batch", 500, 2_000, 10_240, {"batch": 40_000, "cost": 1.0}),
+    _series("TP", "batch", 500, 2_000, 5_120, 10_240, {"batch": 40_000, "cost": 1.0}),
     _crossings("TP", {"skew": 1.0, "cost": 0.0}, {"abort": 0.6, "cost": 0.0}),
 )
 

@@ -29,6 +29,8 @@ from mainstem.lang import Program
 from mainstem.state import State
 
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
+SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
+START_SECONDS = 8e-6  # of calling the serial kernel
 # Events of the first batch, and of one in RESAMPLE, that run serially to learn what a transaction costs; starting the
 # kernel takes as long as many cheap ones, so those are sampled in larger pieces.
 SAMPLE_EVENTS = (32, 256, 2_048)
@@ -123,12 +125,17 @@ class AutoExecutor(ParallelExecutor):
             end = min(done + size, max(1, events // 8))
             if end <= done or (done and found * size > SAMPLE_SECONDS):
                 break
-            start = time.perf_counter()
-            self._run_serially(arrays, done, end)
-            found = min(found, (time.perf_counter() - start) / (count * (end - done) / events))
+            found = min(found, self._timed_serially(arrays, count, done, end))
             done = end
         self.memory.learn_cost(found)
         return done
+
+    def _timed_serially(self, arrays: dict[str, Any], count: int, first: int, end: int) -> float:
+        """Runs some events serially; gives seconds per transaction."""
+        start = time.perf_counter()
+        self._run_serially(arrays, first, end)
+        seconds = time.perf_counter() - start - START_SECONDS
+        return max(seconds, 0.0) / max(1.0, count * (end - first) / len(arrays["kind"]))
 
     def _why_serial(self, count: int) -> str | None:
         if self.threads == 1:
@@ -137,6 +144,8 @@ class AutoExecutor(ParallelExecutor):
         assert cost is not None
         if cost < CHEAP_SECONDS:
             return f"{cost * 1e9:.0f} ns per transaction: less than any other strategy adds"
+        if cost * count < SHORT_SECONDS:
+            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads takes longer"
         if not self.jit and not PARALLEL_UNCOMPILED:
             return "uncompiled code holds Python's lock: threads would take turns"
         if self._costs is None:
@@ -145,15 +154,12 @@ class AutoExecutor(ParallelExecutor):
             return "strategies are being measured on this machine, once"
         floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
         if cost * count <= cost * count / self.threads + floor:
-            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph costs more"
+            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
         return None
 
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
-        start = time.perf_counter()
-        events = len(arrays["kind"])
-        self._run_serially(arrays, first, events)
-        if self.threads > 1 and events > first:
-            self.memory.learn_cost((time.perf_counter() - start) / (count * (events - first) / events))
+        cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
+        self.memory.learn_cost(cost)
         self._plan = None
         return Ran("serial", why)
 

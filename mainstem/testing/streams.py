@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -34,6 +34,7 @@ class Stream:
 
     schemas: tuple[EventSchema, ...]
     inputs: tuple[tuple[Event, ...], ...]
+    _tables: dict[int, list[pa.Table]] = field(default_factory=dict, compare=False, repr=False)  # by number of chunks
 
     def objects(self, module: ModuleType) -> list[list[Any]]:
         """Instances of the module's event classes."""
@@ -42,6 +43,11 @@ class Stream:
     def tables(self, chunks: int = 1) -> list[pa.Table]:
         """Arrow tables with the columns of all event types and a column `event`; cut into chunks that do not begin
         at the start of their buffers when `chunks` is more than 1."""
+        if chunks not in self._tables:
+            self._tables[chunks] = self._made(chunks)
+        return self._tables[chunks]
+
+    def _made(self, chunks: int) -> list[pa.Table]:
         columns = {f.name: f.type.arrow for s in self.schemas for f in s.fields}
         schema = pa.schema([("event", pa.string()), ("ts", pa.int64()), *columns.items()])
         tables = [

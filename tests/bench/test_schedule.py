@@ -54,7 +54,7 @@ class TestGrid:
 
     def test_points_say_what_they_are(self):
         assert str(DEFAULTS["GS"]) == "GS θ 0.2, a 1%, C 10 µs, l 1, r 2, T 10,240"
-        assert str(DEFAULTS["TP"]) == "TP θ 0.2, a 1%, C 10 µs, T 10,240"
+        assert str(DEFAULTS["TP"]) == "TP θ 0.2, a 1%, C 10 µs, T 5,120"
         assert TINY[0].title == "TP (toll), θ; a 1%, C 0 µs, T 60"
 
     def test_selecting_and_thinning(self):
@@ -170,7 +170,7 @@ def test_goals_name_what_misses_them():
     ]
     results = Results([], {m.point: m for m in found})
     within, median, gain, free = results.goals
-    assert (within.points, within.misses) == (4, ["TP θ 0.6, a 1%, C 10 µs, T 10,240: 15.0% behind components"])
+    assert (within.points, within.misses) == (4, ["TP θ 0.6, a 1%, C 10 µs, T 5,120: 15.0% behind components"])
     assert (median.points, len(median.misses)) == (1, 1)  # (2.6% + 6%) / 2
-    assert (gain.points, gain.misses) == (2, ["TP θ 0.6, a 1%, C 10 µs, T 10,240: 1.70 × serial"])
-    assert (free.points, free.misses) == (1, ["TP θ 0.2, a 1%, C 0 µs, T 10,240: 0.94 × serial"])
+    assert (gain.points, gain.misses) == (2, ["TP θ 0.6, a 1%, C 10 µs, T 5,120: 1.70 × serial"])
+    assert (free.points, free.misses) == (1, ["TP θ 0.2, a 1%, C 0 µs, T 5,120: 0.94 × serial"])

@@ -21,6 +21,7 @@ FIGURES = {s.label: (1e-6, 1e-9) for s in SAFE}
 def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets `auto` go parallel whatever the program costs, with made-up figures of the machine."""
     monkeypatch.setattr(auto, "CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(auto, "SHORT_SECONDS", 0.0)
     monkeypatch.setattr(auto, "PARALLEL_UNCOMPILED", True)
     monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
     monkeypatch.setattr(auto, "_memories", {})

@@ -140,13 +140,12 @@ def test_a_requirement_is_named_with_its_place_and_operands() -> None:
 def test_a_check_is_named_with_what_it_read() -> None:
     condition = why(sale(0, 12, force=True)).functions[0].condition
     expected = "row.stock >= 0 and row.stock + row.sold == 10"
-    check = next(f for f in shop.spec.tables[0].checks)
-    assert condition == Condition("check", expected, __file__, line_of(check, "return"), {"row.stock": -2})
+    line = line_of(shop.spec.tables[0].checks[0], "return")
+    assert condition == Condition("check", expected, __file__, line, {"row.stock": -2})
 
 
 def test_an_abort_is_named_by_the_tests_around_it() -> None:
-    closing = Rename(ts=0, item="pen", name="closed")
-    condition = why(closing, sale(1, 1)).functions[0].condition
+    condition = why(Rename(ts=0, item="pen", name="closed"), sale(1, 1)).functions[0].condition
     assert condition is not None and condition.kind == "abort"
     assert (condition.text, condition.line) == ("item.closed and (not e.count > 1)", line_of(sell, "ms.abort"))
     assert condition.values == {"item.closed": True, "e.count": 1}
@@ -154,8 +153,7 @@ def test_an_abort_is_named_by_the_tests_around_it() -> None:
 
 def test_a_failed_computation_is_named_by_its_statement() -> None:
     condition = why(sale(0, -2)).functions[0].condition
-    text = "item.sold + 100 // (e.count + 2)"
-    values = {"item.sold": -2, "e.count": -2}
+    text, values = "item.sold + 100 // (e.count + 2)", {"item.sold": -2, "e.count": -2}
     assert condition == Condition("statement", text, __file__, line_of(sell, text), values)
 
 
@@ -174,9 +172,7 @@ def test_every_kind_of_dependency() -> None:
         Dependency(0, "sell", "Item", "pen", READS, True),
         Dependency(1, "rename", "Item", "pen", UNCHANGED, True),
     )
-    assert why(*pens).functions[0].depends_on == (Dependency(0, "sell", "Item", "pen", OVERWRITES, True),) + (
-        Dependency(1, "rename", "Item", "pen", UNCHANGED, True),
-    )
+    assert [(d.seq, d.how) for d in why(*pens).functions[0].depends_on] == [(0, OVERWRITES), (1, UNCHANGED)]
     assert why(pens[0], pens[1]).functions[0].depends_on == (Dependency(0, "sell", "Item", "pen", NOT_REACHED, True),)
     assert why(sale(0, 1), sale(1, 99), last).functions[0].depends_on == (
         Dependency(0, "sell", "Item", "pen", READS, True),
@@ -263,8 +259,7 @@ def test_unsorted_and_rejected_events_are_counted_as_in_the_run() -> None:
     rows = [{"ts": ts, "src": 1, "dst": 2, "amount": 1 + ts} for ts in (3, 1, 2, 0, 7, 5, 0, 6, 4)]
     rows[2]["src"] = None
     options: dict[str, Any] = {"unsorted": "batch", "on_bad": "reject", "batch": 4, "jit": False, "engine": "serial"}
-    log = pa.Table.from_pylist(rows)
-    result = programs.app.run(log, initial=programs.initial(), **options)
+    result = programs.app.run(pa.Table.from_pylist(rows), initial=programs.initial(), **options)
     for row in result.outputs.to_pylist():
         assert result.why(row["seq"]).ts == row["ts"] == result.why(row["seq"]).values["amount"] - 1
 
@@ -310,8 +305,6 @@ def test_what_can_not_be_asked_says_what_to_do(tmp_path: Path) -> None:
     for seq in (20, -1):
         with pytest.raises(ms.MainstemError, match=rf"there is no event {seq}: the run had events 0 to 19"):
             result.why(seq)
-    with pytest.raises(TypeError):
-        result.why("3")  # type: ignore[arg-type]
     durable = programs.app.run(table, **options, state=tmp_path / "state")
     with pytest.raises(ms.MainstemError, match=r"had state=[^$]*run the same log without state="):
         durable.why(3)

@@ -78,7 +78,7 @@ def _next_stratum(
             for k in range(reopened):
                 level.left[units.rank[repair.reopened[k]]] += 1
             if reopened > 0:
-                stratum = lowest_rank(repair.reopened, reopened, units.rank)
+                stratum = min(stratum, lowest_rank(repair.reopened, reopened, units.rank))
         if stratum == strata:
             break
         progress.tally[w * LANE + ROUNDS] += 1
