@@ -94,6 +94,7 @@ class AutoExecutor(ParallelExecutor):
         self._plan: Plan | None = None
         self._batches = 0
         self._costs: Costs | None = None
+        self._ask_again = 0
         super().__init__(program, state, SERIAL, threads=threads, jit=jit, track=track)
         self.memory = _memories.setdefault((program.source, self.threads), Memory())
         self._ops_each = float(np.mean([max(1, len(f.sites)) for f in program.functions]))
@@ -148,8 +149,9 @@ class AutoExecutor(ParallelExecutor):
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads takes longer"
         if not self.jit and not PARALLEL_UNCOMPILED:
             return "uncompiled code holds Python's lock: threads would take turns"
-        if self._costs is None:
+        if self._costs is None and self._batches >= self._ask_again:
             self._costs = known_costs(self.threads)
+            self._ask_again = self._batches + RESAMPLE
         if self._costs is None:
             return "strategies are being measured on this machine, once"
         floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
