@@ -17,6 +17,8 @@ settings.register_profile(
     "mainstem", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("mainstem")
+# Measuring strategies in the background takes the cores that tests run on.
+os.environ.setdefault("MAINSTEM_CALIBRATE", "0")
 
 
 @pytest.fixture(scope="session")

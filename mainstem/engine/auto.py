@@ -25,6 +25,7 @@ from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import Ran
 from mainstem.engine.strategies.whole import find_components
+from mainstem.engine.team import default_threads
 from mainstem.lang import Program
 from mainstem.state import State
 
@@ -95,6 +96,7 @@ class AutoExecutor(ParallelExecutor):
         self._batches = 0
         self._costs: Costs | None = None
         self._ask_again = 0
+        self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
         super().__init__(program, state, SERIAL, threads=threads, jit=jit, track=track)
         self.memory = _memories.setdefault((program.source, self.threads), Memory())
         self._ops_each = float(np.mean([max(1, len(f.sites)) for f in program.functions]))
@@ -116,7 +118,7 @@ class AutoExecutor(ParallelExecutor):
     # -- serial -------------------------------------------------------------------------------------------------
 
     def _wants_sample(self) -> bool:
-        return self.threads > 1 and (self.memory.cost is None or self._batches % RESAMPLE == 0)
+        return self._at_once > 1 and (self.memory.cost is None or self._batches % RESAMPLE == 0)
 
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
         """Runs the first events serially, more of them when they are cheap; gives how many."""
@@ -139,8 +141,8 @@ class AutoExecutor(ParallelExecutor):
         return max(seconds, 0.0) / max(1.0, count * (end - first) / len(arrays["kind"]))
 
     def _why_serial(self, count: int) -> str | None:
-        if self.threads == 1:
-            return "one thread"
+        if self._at_once == 1:
+            return "one thread" if self.threads == 1 else "one core"
         cost = self.memory.cost
         assert cost is not None
         if cost < CHEAP_SECONDS:
@@ -150,12 +152,12 @@ class AutoExecutor(ParallelExecutor):
         if not self.jit and not PARALLEL_UNCOMPILED:
             return "uncompiled code holds Python's lock: threads would take turns"
         if self._costs is None and self._batches >= self._ask_again:
-            self._costs = known_costs(self.threads)
+            self._costs = known_costs(self._at_once)
             self._ask_again = self._batches + RESAMPLE
         if self._costs is None:
             return "strategies are being measured on this machine, once"
         floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
-        if cost * count <= cost * count / self.threads + floor:
+        if cost * count <= cost * count / self._at_once + floor:
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
         return None
 
@@ -183,8 +185,7 @@ class AutoExecutor(ParallelExecutor):
         return ran
 
     def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
-        counts = np.array([len(group) for group in self.program.per_kind])
-        return int(counts[arrays["kind"][:event]].sum())
+        return int(self._functions_of_kind[arrays["kind"][:event]].sum())
 
     def _changed_much(self, plan: Plan) -> bool:
         cost = self.memory.cost or plan.properties.cost
@@ -198,7 +199,7 @@ class AutoExecutor(ParallelExecutor):
         found = self._properties(batch, arrays, first)
         assert self._costs is not None
         predicted = {
-            s: predict(s, found, self._costs, self.threads) * self.memory.factor(s.label) / found.transactions
+            s: predict(s, found, self._costs, self._at_once) * self.memory.factor(s.label) / found.transactions
             for s in (SERIAL, *SAFE)
         }
         ranked = sorted(predicted, key=lambda s: predicted[s])

@@ -66,8 +66,11 @@ _running: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def _measure_meanwhile(threads: int) -> None:
-    """Once per process; the lock that the other process takes sees to once per machine."""
-    if threads in _running:
+    """Once per process; the lock that the other process takes sees to once per machine.
+
+    `MAINSTEM_CALIBRATE=0` forbids it: then `auto` stays serial until somebody calls `calibrate`.
+    """
+    if threads in _running or os.environ.get("MAINSTEM_CALIBRATE") == "0":
         return
     command = [sys.executable, "-m", "mainstem.engine.calibrate", str(threads)]
     package = str(Path(__file__).resolve().parents[2])
@@ -135,7 +138,7 @@ def _read(path: Path) -> Costs:
 
 
 def _main(threads: int) -> None:
-    with open(_path(threads).with_suffix(".lock"), "w") as lock:
+    with open(cache_folder() / "calibration.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

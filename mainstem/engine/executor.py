@@ -29,6 +29,7 @@ class Executor:
         self.functions = load(program.source, jit)
         self.operations = Operations(program, state, self.functions)
         self.outputs = OutputBuilder(program, state)
+        self._functions_of_kind = np.array([len(group) for group in program.per_kind], np.int64)
         self._mark = 0
         count = len(program.tables)
         self._marks = [np.zeros(0, np.int64) for _ in range(count)]
@@ -85,9 +86,11 @@ class Executor:
 
     def _run_serially(self, arrays: dict[str, Any], first: int, end: int) -> None:
         """Runs some events of the batch, those before `first` having run."""
-        before = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
-        transactions = int(before @ [len(group) for group in self.program.per_kind])
-        arrays["begin"] = np.array([first, end, transactions, *before], np.int64)
+        begin = arrays["begin"] = np.zeros(3 + len(self.program.events), np.int64)
+        begin[:2] = first, end
+        if first > 0:
+            begin[3:] = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
+            begin[2] = begin[3:] @ self._functions_of_kind
         self.functions["serial"](*(arrays[name] for name in self.program.parameters))
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:

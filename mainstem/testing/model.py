@@ -34,6 +34,7 @@ class Knobs:
     bases: tuple[str, ...] = ("int", "float", "bool", "str", "bytes", "datetime")
     refusals: float = 0.0  # share of transactions that a guard refuses, beside those that abort anyway
     key_loops: float = 0.0  # chance that a function has a loop that writes one row per key of the event
+    work: int = 0  # turns of a loop that a function goes through, so that transactions of several threads overlap
     keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
 
 

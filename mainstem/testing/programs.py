@@ -37,6 +37,7 @@ def generate_program(seed: object, **knobs: Any) -> str:
         lines += _event(draw, world, name)
     for name in _TABLE_NAMES[: draw.between(draw.knobs.tables)]:
         lines += _table(draw, world, name)
+    lines += _work(draw.knobs.work) if draw.knobs.work else []
     for i in range(draw.between(draw.knobs.helpers)):
         lines += _helper(draw, world, f"helper{i}")
     world.columns = {f"out{i}": draw.weighted(_RESULT_BASES) for i in range(draw.between((0, 4)))}
@@ -134,6 +135,12 @@ def _check(draw: Draw, world: World, table: TableSchema, name: str) -> Lines:
     if draw.chance(0.4):
         condition = f"{condition} or {write.of('bool', 2)}"
     return ["", "    @ms.check", f"    def {name}(row):", f"        return {condition}"]
+
+
+def _work(turns: int) -> Lines:
+    """Every turn needs the one before: no compiler finds a short cut."""
+    loop = [f"for _ in range({turns}):", "    value = (value * 48271 + 11) % 2147483647"]
+    return ["", "def worked(value):", *indented(["value = value % 2147483647", *loop, "return value"]), ""]
 
 
 def _helper(draw: Draw, world: World, name: str) -> Lines:

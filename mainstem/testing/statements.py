@@ -42,6 +42,8 @@ class Body:
             body = self.block(count)
         if self.draw.knobs.key_loops and self.draw.chance(self.draw.knobs.key_loops):
             body += self.key_loop()
+        if self.draw.knobs.work:
+            body += self.work()
         if self.draw.knobs.all_refs:
             body += self.remaining_refs()
         if self.draw.chance(0.8):
@@ -188,6 +190,11 @@ class Body:
             row = self.write.ref(self.draw.one(self.scope.tables))
             lines.append(f"{row}.count {self.step('int', False)}")
         return lines
+
+    def work(self) -> Lines:
+        """A long computation between reading a value and storing what follows from it."""
+        row = self.write.ref(self.draw.one(self.scope.tables))
+        return [f"{row}.count = worked({row}.count + {self.scope.parameter}.ts) % 1000"]
 
     def bind_row(self) -> Lines:
         if self.scope.rows and self.draw.chance(0.15):

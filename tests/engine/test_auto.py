@@ -25,6 +25,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "PARALLEL_UNCOMPILED", True)
     monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
     monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "default_threads", lambda: 2)  # also on a machine with one core
     monkeypatch.setattr(auto, "TRIED", 1e9)  # every strategy is worth a try
 
 
@@ -70,6 +71,7 @@ def test_a_dear_program_leaves_the_serial_kernel(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(auto, "CHEAP_SECONDS", 0.0)
     monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
     monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "default_threads", lambda: 2)
     events = grep_sum.generate(4_000, turns=3_000)
     serial = grep_sum.app.run(events, initial=grep_sum.initial(), engine="serial")
     result = grep_sum.app.run(events, initial=grep_sum.initial(), batch=500, threads=2)
@@ -81,6 +83,7 @@ def test_a_dear_program_leaves_the_serial_kernel(monkeypatch: pytest.MonkeyPatch
 def test_while_the_machine_is_measured_runs_are_serial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "known_costs", lambda threads: None)
     monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "default_threads", lambda: 2)
     events = grep_sum.generate(1_000, turns=3_000)
     result = grep_sum.app.run(events, initial=grep_sum.initial(), threads=2)
     assert "being measured" in result.stats.batches[0].why

@@ -158,3 +158,29 @@ def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
                 case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case, seed))
     coverage.assert_wide()
     return coverage
+
+
+# Compiling costs about a second for a hundred lines of generated code, so compiled programs are of middle size. Their
+# transactions take some microseconds each: time for those of several threads to overlap.
+_MIDDLE: Options = {
+    "functions": (1, 1), "statements": (1, 3), "tables": (1, 3), "helpers": (0, 1), "nesting": 2, "depth": 2,
+    "extremes": 0.0, "work": 400,
+}  # fmt: skip
+COMPILED_STREAMS = 25
+_COMPILED_BATCHES = (1_000, 1_000, 100, 17)
+
+
+def check_compiled(number: int, refs: int) -> None:
+    """Every strategy, compiled, equals the oracle on many streams of program `number`; threads and batches go round."""
+    name = f"compiled strategies {number}"
+    shape = {"refs": (refs, refs), "all_refs": True, "events": (1, 2) if refs < 8 else (1, 1)}
+    source = generate_program(name, **_MIDDLE, **shape, key_loops=0.5, refusals=(0.0, 0.3, 0.6)[number % 3])
+    module = load_program(source)
+    for stream in range(COMPILED_STREAMS):
+        case = streamed(name, stream, source, module, n=(300, 60)[stream % 2], extremes=0.0, nulls=0.1)
+        expected = case.run(engine="oracle")
+        for i, way in enumerate(EVERY):
+            turn = stream + 5 * i
+            threads = THREADS[turn % len(THREADS)]
+            batch = _COMPILED_BATCHES[turn // 4 % len(_COMPILED_BATCHES)]
+            case.check(expected, jit=True, threads=threads, batch=batch, **options_of(way, case, stream))

@@ -16,7 +16,7 @@ from .settle import WASTED, Repair
 from .vertex import LANE, TICKS, Plan, Progress, is_done, run_vertex
 
 MOST_AT_ONCE = 32  # units that a thread takes from a shared list in one go
-PATIENCE = 4  # rollbacks per vertex after which eager aborts become lazy
+PATIENCE = 2  # rollbacks per vertex after which eager aborts become lazy
 
 
 class Units(NamedTuple):
