@@ -42,9 +42,11 @@ REPLAN = 16  # batches after which the plan is made anew
 SURPRISE = 0.3  # relative change of cost or time that asks for a new plan at once
 SURPRISES = 2  # batches in a row; a single one is the machine's noise
 TRIED = 0.12  # candidates predicted to be so much slower than the best are still worth a try
-TRIES = 2  # of a candidate before its own times are believed
+TRIES = 1  # of a candidate before its own times are believed
 GAIN = 0.02  # what a change of strategy must promise
 LEARNING = 0.4  # weight of the newest figure in running averages
+BETTER, WORSE = 0.7, 0.2  # the same for times of strategies
+REMEMBERED = 0.9  # power of a factor that is left when plans are made anew
 
 
 @dataclass
@@ -60,9 +62,17 @@ class Memory:
         self.cost = seconds if self.cost is None else (1 - LEARNING) * self.cost + LEARNING * seconds
 
     def learn_time(self, label: str, factor: float) -> None:
-        known = self.factors.get(label)
-        self.factors[label] = factor if known is None else (1 - LEARNING) * known + LEARNING * factor
+        """A machine makes runs slower by chance, never faster: better news are believed at once, worse ones slowly."""
+        known = self.factors.get(label, factor)
+        weight = BETTER if factor < known else WORSE
+        self.factors[label] = (1 - weight) * known + weight * factor
         self.tries[label] = self.tries.get(label, 0) + 1
+
+    def forget_some(self, used: str) -> None:
+        """What a strategy took long ago counts less and less, so that it gets another chance."""
+        for label in self.factors:
+            if label != used:
+                self.factors[label] **= REMEMBERED
 
     def factor(self, label: str) -> float:
         """How far off predictions are; of a strategy that has not run yet, as far as the others."""
@@ -77,7 +87,7 @@ class Plan:
 
     best: Strategy
     properties: Properties
-    predictions: dict[str, float]  # seconds per transaction, corrected
+    seconds: dict[str, float]  # per transaction, by label, as the model predicts it
     queue: list[Strategy]  # to be tried first
     age: int = 0
     surprises: int = 0  # batches in a row that took much more or less than expected
@@ -94,6 +104,7 @@ class AutoExecutor(ParallelExecutor):
     ) -> None:
         self._plan: Plan | None = None
         self._batches = 0
+        self._warm: set[str] = set()  # strategies that have run here
         self._costs: Costs | None = None
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
@@ -111,6 +122,8 @@ class AutoExecutor(ParallelExecutor):
         if first == len(arrays["kind"]):
             return Ran("serial", "the batch was just enough to learn what a transaction costs")
         why_serial = self._why_serial(count)
+        if why_serial is None and self._stays_serial():
+            why_serial = self._why(SERIAL)
         if why_serial is not None:
             return self._serial(arrays, count, first, why_serial)
         return self._parallel(arrays, count, first)
@@ -164,24 +177,33 @@ class AutoExecutor(ParallelExecutor):
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
         cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
         self.memory.learn_cost(cost)
-        self._plan = None
         return Ran("serial", why)
 
     # -- parallel -----------------------------------------------------------------------------------------------
+
+    def _stays_serial(self) -> bool:
+        """Whether the plan in force says so: then not even operations are needed."""
+        plan = self._plan
+        if plan is None or plan.best is not SERIAL or plan.queue or plan.age >= REPLAN or self._changed_much(plan):
+            return False
+        plan.age += 1
+        return True
 
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
         first = self._transactions_before(arrays, first_event)
         start = time.perf_counter()
         batch = self.layout.batch(arrays, count, self.operations.scratch, first)
-        plan = self._plan
-        if plan is None or plan.age >= REPLAN or self._changed_much(plan):
-            plan = self._plan = self._make_plan(batch, arrays, first)
-        plan.age += 1
-        strategy, why = self._next(plan)
-        if strategy.engine == "serial":
+        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan):
+            self._plan = self._make_plan(batch, arrays, first)
+            start = time.perf_counter()  # planning is not the strategy's fault
+        self._plan.age += 1
+        strategy, why = self._next(self._plan)
+        if strategy is SERIAL:
             return self._serial(arrays, count, first_event, why)
         ran = self.run_with(strategy, arrays, count, first, why, batch)
-        self._learn(plan, strategy, ran, time.perf_counter() - start, count - first, arrays, first)
+        self._learn(strategy, ran, time.perf_counter() - start, count - first)
+        aborted = float(np.count_nonzero(arrays["code"][first:])) / (count - first)
+        self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted
         return ran
 
     def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
@@ -197,49 +219,52 @@ class AutoExecutor(ParallelExecutor):
 
     def _make_plan(self, batch: Batch, arrays: dict[str, Any], first: int) -> Plan:
         found = self._properties(batch, arrays, first)
+        if self._plan is not None:
+            self.memory.forget_some(self._plan.best.label)
         assert self._costs is not None
-        predicted = {
-            s: predict(s, found, self._costs, self._at_once) * self.memory.factor(s.label) / found.transactions
-            for s in (SERIAL, *SAFE)
-        }
-        ranked = sorted(predicted, key=lambda s: predicted[s])
-        best = ranked[0]
-        if self._plan is not None and predicted[best] > predicted[self._plan.best] * (1 - GAIN):
-            best = self._plan.best
-        close = [s for s in ranked if predicted[s] <= predicted[ranked[0]] * (1 + TRIED)]
-        queue = [s for s in close for _ in range(TRIES - self.memory.tries.get(s.label, 0)) if s is not SERIAL]
-        return Plan(best, found, {s.label: t for s, t in predicted.items()}, queue)
+        predicted = {s: predict(s, found, self._costs, self._at_once) for s in (SERIAL, *SAFE)}
+        plan = Plan(SERIAL, found, {s.label: seconds / found.transactions for s, seconds in predicted.items()}, [])
+        ranked = sorted(predicted, key=lambda s: self._expected(plan, s))
+        plan.best = ranked[0] if self._plan is None else self._plan.best
+        limit = self._expected(plan, ranked[0]) * (1 + TRIED)
+        close = [s for s in ranked if s is not SERIAL and self._expected(plan, s) <= limit]
+        plan.queue = [s for s in close for _ in range(self._tries_left(s))]
+        return plan
+
+    def _expected(self, plan: Plan, strategy: Strategy) -> float:
+        """Seconds per transaction: predicted, and corrected by experience."""
+        return plan.seconds[strategy.label] * self.memory.factor(strategy.label)
+
+    def _tries_left(self, strategy: Strategy) -> int:
+        """The first batch of a strategy does not count."""
+        return max(0, TRIES - self.memory.tries.get(strategy.label, 0)) + (strategy.label not in self._warm)
 
     def _next(self, plan: Plan) -> tuple[Strategy, str]:
         if plan.queue:
             return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.properties}"
-        best = min((SERIAL, *SAFE), key=lambda s: plan.predictions[s.label])
-        if plan.predictions[best.label] < plan.predictions[plan.best.label] * (1 - GAIN):
+        best = min((SERIAL, *SAFE), key=lambda s: self._expected(plan, s))
+        if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - GAIN):
             plan.best = best
-        gain = plan.predictions["serial"] / plan.predictions[plan.best.label]
-        return plan.best, f"{gain:.2f} × serial expected; {plan.properties}"
+        return plan.best, self._why(plan.best)
 
-    def _learn(
-        self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, transactions: int, arrays: dict[str, Any],
-        first: int,
-    ) -> None:  # fmt: skip
+    def _why(self, strategy: Strategy) -> str:
+        assert self._plan is not None
+        gain = self._expected(self._plan, SERIAL) / self._expected(self._plan, strategy)
+        return f"{gain:.2f} × serial expected; {self._plan.properties}"
+
+    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, transactions: int) -> None:
         """Corrects the prediction of this strategy, and what is known about the program."""
-        each = seconds / max(1, transactions)
-        label = strategy.label
-        raw = plan.predictions[label] / self.memory.factor(label)
-        if each > 3 * plan.predictions[label] and self.memory.tries.get(label, 0) == 0:
-            # The first batch of a strategy compiles and touches memory: no measure of it.
-            self.memory.tries[label] = 1
+        plan, label = self._plan, strategy.label
+        assert plan is not None
+        if label not in self._warm:
+            # The first batch of a strategy loads its code and touches memory: no measure of it.
+            self._warm.add(label)
             return
-        if abs(each / plan.predictions[label] - 1) > SURPRISE:
-            plan.surprises += 1
-        else:
-            plan.surprises = 0
-        self.memory.learn_time(label, each / raw)
-        plan.predictions[label] = raw * self.memory.factors[label]
+        each = seconds / transactions
+        surprising = abs(each / self._expected(plan, strategy) - 1) > SURPRISE
+        plan.surprises = plan.surprises + 1 if surprising else 0
+        self.memory.learn_time(label, each / plan.seconds[label])
         self._learn_useful(ran, transactions)
-        aborted = float(np.count_nonzero(arrays["code"][first:])) / max(1, transactions)
-        self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted
 
     def _learn_useful(self, ran: Ran, transactions: int) -> None:
         """Threads that share a machine take longer for the same work, so only good news counts."""

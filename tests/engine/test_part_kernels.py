@@ -118,7 +118,7 @@ def test_stops_before_it_begins(strategy: Strategy) -> None:
 def test_without_aborts_every_vertex_runs_once(strategy: Strategy) -> None:
     work, tally = run(random_batch(2, 100, 5), strategy, 2, True)
     assert tally.runs == tally.vertices == len(work.v_code)
-    assert tally[6:11] == (0, 0, 0, 0, 0)  # reruns, skips, failures, settles, rolled back
+    assert (tally.reruns, tally.skips, tally.failures, tally.settles, tally.rolled_back) == (0, 0, 0, 0, 0)
     assert work.clock[:, USEFUL].sum() > 0 and work.clock[:, ABORT].sum() == 0
 
 

@@ -73,7 +73,7 @@ def switching_often() -> Iterator[None]:
 _REFUSALS = (0.0, 0.3, 0.7, 0.0)
 _REFS: tuple[Options, ...] = ({}, *({"refs": (n, n), "all_refs": True} for n in (1, 2, 3, 5, 8, 12, 16)))
 _EVENTS = (24, 40, 64)
-_BATCHES = (1_000, 13, 1_000, 5, 1_000, 30)  # mostly all events at once: more of them meet
+_BATCHES = (1_000, 13, 1_000, 7, 1_000, 30)  # mostly all events at once: more of them meet
 
 
 def strategy_case(seed: int, **knobs: Any) -> Case:
@@ -154,7 +154,7 @@ def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
             for i, name in enumerate(names):
                 turn = seed + 5 * i
                 threads = THREADS[turn % len(THREADS)]
-                batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 25 else 1
+                batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
                 case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case, seed))
     coverage.assert_wide()
     return coverage

@@ -3,8 +3,9 @@
     BLK ──T1──> RDY ──T2──> EXE        T3: BLK -> EXE inside a unit of several vertices
      └────┬──────┴────T4────> ABT      T5, T6: EXE or ABT -> RDY or BLK, only while all threads stand still (`settle`)
 
-Threads change the state of vertices that they run, and of no other. The arrays of `Plan` but `op_src` and `op_ver` are
-fixed; all others begin with zeros.
+Threads change the state of vertices that they run, and of no other (`ns` also says which have become ready). The arrays
+of `Plan` but `op_src` and `op_ver` are fixed. Those of `Progress` begin with zeros, `v_state` with RDY where a vertex
+depends on nothing.
 """
 
 from __future__ import annotations
