@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,12 @@ class Layout:
         def room(name: str, count: int) -> np.ndarray:
             return scratch.array(f"layout {name}", count, np.int64)
 
-        fn, ev = room("fn", transactions), room("ev", transactions)
+        fn, ev, fn_txn = room("fn", transactions), room("ev", transactions), room("fn_txn", transactions)
         seen = np.zeros(max(1, len(self.program.events)), np.int64)
-        self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, fn, ev)
-        inst = self._instances(arrays, fn, ev, start, room)
+        fn_lo = np.cumsum([0, *(len(arrays[f"pos{f.kind}"]) for f in self.program.functions)])
+        self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, fn_lo, fn, ev, fn_txn)
+        txns = [fn_txn[a:b] for a, b in pairwise(fn_lo)]
+        inst = self._instances(arrays, fn, txns, start, room)
         total = len(inst["row"])
         self._stamp()
         bases = np.zeros(max(1, len(self.tables)), np.int64)
@@ -135,7 +138,7 @@ class Layout:
         )  # fmt: skip
 
     def _instances(
-        self, arrays: dict[str, Any], fn: np.ndarray, ev: np.ndarray, start: int, room: Any
+        self, arrays: dict[str, Any], fn: np.ndarray, txns: list[np.ndarray], start: int, room: Any
     ) -> dict[str, np.ndarray]:
         """Every (transaction, site) pair, listed keys one by one: its row in the numbering of all tables."""
         self._number_rows()
@@ -146,7 +149,7 @@ class Layout:
         count = room("count", len(fn))
         count[:] = 0
         for f_index, _, keys in listed:
-            self.link.count_listed(start, fn, ev, f_index, keys.ends, count)
+            self.link.count_listed(start, txns[f_index], keys.ends, count)
         lo, at = room("inst_lo", len(fn) + 1), room("inst_at", len(fn))
         total = self.link.lay_out(start, count, self._static, fn, lo, at)
         row, write = room("inst_row", total), room("inst_write", total)
@@ -155,12 +158,12 @@ class Layout:
             for k, s in enumerate(sites):
                 rows, offset = arrays[f"R{f_index}_{s.index}"], int(self._table_lo[s.table])
                 self.link.place_static(
-                    start, fn, ev, f_index, k, rows, offset, int(s.writes), s.index, lo, row, write, site, turn
+                    start, txns[f_index], k, rows, offset, int(s.writes), s.index, lo, row, write, site, turn
                 )
         for f_index, i, keys in listed:
             writes = np.array([int(s.writes) for s in self.program.functions[f_index].sites], np.int64)
             self.link.place_listed(
-                start, fn, ev, f_index, keys.ends, keys.rows, keys.sites, keys.turns, int(self._table_lo[i]), writes,
+                start, txns[f_index], keys.ends, keys.rows, keys.sites, keys.turns, int(self._table_lo[i]), writes,
                 at, row, write, site, turn,
             )  # fmt: skip
         return {"lo": lo, "row": row, "write": write, "site": site, "turn": turn}

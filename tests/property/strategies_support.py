@@ -10,8 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from mainstem import engine
+from mainstem.engine import options as strategies
+from mainstem.engine.auto import AutoExecutor
 from mainstem.engine.options import CHOICES, COLD, HOT
 from mainstem.engine.strategies import RUNNERS
+from mainstem.lang import Program
 from mainstem.testing import Case, Outcome, generate_program, load_program, streamed
 
 Options = dict[str, Any]
@@ -40,7 +46,7 @@ CHOOSING = ("nested by functions", "nested by keys", "auto")
 EVERY = (*SAFE, *CHOOSING)
 
 
-def options_of(name: str, case: Case, seed: object) -> Options:
+def options_of(name: str, program: Program, seed: object) -> Options:
     """How `app.run` is told to use a strategy; nested ones draw what they are made of."""
     if name in SAFE:
         return dict(SAFE[name])
@@ -50,7 +56,7 @@ def options_of(name: str, case: Case, seed: object) -> Options:
     inner = [{"engine": "serial"}, *SAFE.values()]
     if name == "nested by keys":
         return {"engine": "nested", "groups": {heat: draw.choice(inner) for heat in draw.sample((HOT, COLD), 2)}}
-    functions = [f.name for f in case.module.app.program.functions]
+    functions = [f.name for f in program.functions]
     draw.shuffle(functions)
     middle = draw.randint(1, len(functions))
     groups = {names: draw.choice(inner) for names in (tuple(functions[:middle]), tuple(functions[middle:])) if names}
@@ -66,6 +72,28 @@ def switching_often() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+@contextlib.contextmanager
+def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
+    """For each batch a lot decides what `auto` takes, and how many events it samples before; notes what was chosen."""
+    lot = random.Random(0)
+
+    class ByLot(AutoExecutor):
+        def _execute(self, arrays: dict[str, Any], count: int) -> Any:
+            events = len(arrays["kind"])
+            if events == 0:
+                return super()._execute(arrays, count)
+            sampled = lot.choice((0, 0, min(1, events - 1), events // 3))
+            if sampled:
+                self._run_serially(arrays, 0, sampled)
+            strategy = lot.choice(strategies.SAFE)
+            chosen[strategy.label] += 1
+            return self.run_with(strategy, arrays, count, self._transactions_before(arrays, sampled), "by lot")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "AutoExecutor", ByLot)
+        yield
 
 
 # What differs from case to case: one entry of each, at different rhythms. Refusals come on top of the transactions that
@@ -105,6 +133,7 @@ class Coverage:
     split: int = 0  # functions in parts
     turned: int = 0  # of these, with one vertex per turn of a loop
     tally: Counter[str] = field(default_factory=Counter)  # what happened in graphs of parts
+    chosen: Counter[str] = field(default_factory=Counter)  # strategies that `auto` took
 
     def note(self, case: Case, expected: Outcome) -> None:
         self.shares.append(aborted_share(expected))
@@ -146,7 +175,7 @@ def tallied(coverage: Coverage) -> Iterator[None]:
 def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
     """Every strategy on every case equals the oracle; threads and batches go round."""
     coverage = Coverage()
-    with switching_often(), tallied(coverage):
+    with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen):
         for seed in seeds:
             case = strategy_case(seed)
             expected = case.run(engine="oracle")
@@ -155,7 +184,7 @@ def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
                 turn = seed + 5 * i
                 threads = THREADS[turn % len(THREADS)]
                 batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
-                case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case, seed))
+                case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case.module.app.program, seed))
     coverage.assert_wide()
     return coverage
 
@@ -176,11 +205,13 @@ def check_compiled(number: int, refs: int) -> None:
     shape = {"refs": (refs, refs), "all_refs": True, "events": (1, 2) if refs < 8 else (1, 1)}
     source = generate_program(name, **_MIDDLE, **shape, key_loops=0.5, refusals=(0.0, 0.3, 0.6)[number % 3])
     module = load_program(source)
-    for stream in range(COMPILED_STREAMS):
-        case = streamed(name, stream, source, module, n=(300, 60)[stream % 2], extremes=0.0, nulls=0.1)
-        expected = case.run(engine="oracle")
-        for i, way in enumerate(EVERY):
-            turn = stream + 5 * i
-            threads = THREADS[turn % len(THREADS)]
-            batch = _COMPILED_BATCHES[turn // 4 % len(_COMPILED_BATCHES)]
-            case.check(expected, jit=True, threads=threads, batch=batch, **options_of(way, case, stream))
+    with auto_by_lot(Counter()):
+        for stream in range(COMPILED_STREAMS):
+            case = streamed(name, stream, source, module, n=(300, 60)[stream % 2], extremes=0.0, nulls=0.1)
+            expected = case.run(engine="oracle")
+            for i, way in enumerate(EVERY):
+                turn = stream + 5 * i
+                threads = THREADS[turn % len(THREADS)]
+                batch = _COMPILED_BATCHES[turn // 4 % len(_COMPILED_BATCHES)]
+                chosen = options_of(way, module.app.program, stream)
+                case.check(expected, jit=True, threads=threads, batch=batch, **chosen)

@@ -55,7 +55,7 @@ def atomic_load(typing_context: Any, array: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
-        return builder.load_atomic(target, "acquire", 8)
+        return builder.load_atomic(target, "seq_cst", 8)
 
     return types.int64(array, types.intp), generate
 

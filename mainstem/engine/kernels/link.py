@@ -8,26 +8,31 @@ from .base import kernel
 
 
 @kernel
-def number(kind: Any, group_lo: Any, group_fn: Any, seen: Any, fn: Any, ev: Any) -> int:
-    """Numbers transactions in total order: function of each, and its event's number among those of its type."""
+def number(kind: Any, group_lo: Any, group_fn: Any, seen: Any, fn_lo: Any, fn: Any, ev: Any, fn_txn: Any) -> int:
+    """Numbers transactions in total order: function of each, and its event's number among those of its type.
+
+    The transactions of function f are `fn_txn[fn_lo[f] …]`, in the order of their events.
+    """
     t = 0
     for i in range(len(kind)):
         k = kind[i]
+        j = seen[k]
         for g in range(group_lo[k], group_lo[k + 1]):
-            fn[t] = group_fn[g]
-            ev[t] = seen[k]
+            f = group_fn[g]
+            fn[t] = f
+            ev[t] = j
+            fn_txn[fn_lo[f] + j] = t
             t += 1
-        seen[k] += 1
+        seen[k] = j + 1
     return t
 
 
 @kernel
-def count_listed(start: int, fn: Any, ev: Any, f: int, ends: Any, count: Any) -> None:
-    """Adds the keys of dynamic sites to the number of instances of each transaction of `f` from `start` on."""
-    for t in range(start, len(fn)):
-        if fn[t] == f:
-            j = ev[t]
-            count[t] += ends[j] - (ends[j - 1] if j > 0 else 0)
+def count_listed(start: int, txns: Any, ends: Any, count: Any) -> None:
+    """Adds the keys of dynamic sites to the number of instances of a function's transactions from `start` on."""
+    for j in range(len(txns)):
+        if txns[j] >= start:
+            count[txns[j]] += ends[j] - (ends[j - 1] if j > 0 else 0)
 
 
 @kernel
@@ -49,13 +54,13 @@ def lay_out(start: int, count: Any, static: Any, fn: Any, inst_lo: Any, inst_at:
 
 @kernel
 def place_static(
-    start: int, fn: Any, ev: Any, f: int, k: int, rows: Any, offset: int, writes: int, site: int,
+    start: int, txns: Any, k: int, rows: Any, offset: int, writes: int, site: int,
     inst_lo: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any,
 ) -> None:  # fmt: skip
-    for t in range(start, len(fn)):
-        if fn[t] == f:
-            at = inst_lo[t] + k
-            row = rows[ev[t]]
+    for j in range(len(txns)):
+        if txns[j] >= start:
+            at = inst_lo[txns[j]] + k
+            row = rows[j]
             inst_row[at] = offset + row if row >= 0 else -1
             inst_write[at] = writes
             inst_site[at] = site
@@ -64,12 +69,12 @@ def place_static(
 
 @kernel
 def place_listed(
-    start: int, fn: Any, ev: Any, f: int, ends: Any, rows: Any, sites: Any, turns: Any, offset: int, site_writes: Any,
+    start: int, txns: Any, ends: Any, rows: Any, sites: Any, turns: Any, offset: int, site_writes: Any,
     inst_at: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any,
 ) -> None:  # fmt: skip
-    for t in range(start, len(fn)):
-        if fn[t] == f:
-            j = ev[t]
+    for j in range(len(txns)):
+        t = txns[j]
+        if t >= start:
             for q in range(ends[j - 1] if j > 0 else 0, ends[j]):
                 at = inst_at[t]
                 inst_at[t] = at + 1
