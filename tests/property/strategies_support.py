@@ -82,7 +82,7 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
     class ByLot(AutoExecutor):
         def _execute(self, arrays: dict[str, Any], count: int) -> Any:
             events = len(arrays["kind"])
-            if events == 0:
+            if count == 0:
                 return super()._execute(arrays, count)
             sampled = lot.choice((0, 0, min(1, events - 1), events // 3))
             if sampled:
