@@ -8,7 +8,7 @@ from mainstem.engine.auto import AutoExecutor
 from mainstem.engine.executor import Executor
 from mainstem.engine.interpret import Interpreter, inferred_schema, outputs_to_arrow, rows_of_arrow
 from mainstem.engine.interpreted import InterpretedExecutor
-from mainstem.engine.options import ENGINES, PARALLEL, strategy_of
+from mainstem.engine.options import ENGINES, PARALLEL, check_functions, strategy_of
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import BatchResult, BatchStats, Breakdown
 from mainstem.errors import ProgramError
@@ -40,6 +40,7 @@ def make_executor(
     `threads` (default: the usable cores) and `options` (`explore`, `unit`, …) are for parallel strategies.
     """
     strategy = strategy_of(engine, **options)
+    check_functions(strategy, [f.name for f in program.functions])
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ProgramError(f"threads={threads!r}", remedy="pass a positive number, or leave it out to use all cores")
     if engine == "interpreted" or (engine == "auto" and not program.compiled):

@@ -193,6 +193,9 @@ class Layout:
         versions.records = []
         for i, table in enumerate(self.tables):
             records = scratch.array(f"layout W{i}", int(versions.slots[i]), table.rows.dtype)
+            if not self.jit:
+                # Unlike compiled code, NumPy does not copy what lies between fields; `install` would see a difference.
+                words(records)[:] = 0
             versions.records.append(records)
             self.link.gather(
                 i, batch.rows, batch.row_table, batch.row_at, batch.row_base, words(table.rows), words(records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -116,6 +116,17 @@ def _groups(groups: Any) -> tuple[tuple[tuple[str, ...], Strategy], ...]:
             remedy=f'pass groups={{"{HOT}": "tpg", "{COLD}": "components"}}',
         )
     return tuple(found)
+
+
+def check_functions(strategy: Strategy, functions: Collection[str]) -> None:
+    """Groups of a nested strategy name functions of the program, or keys."""
+    for names, _ in strategy.groups:
+        for name in names:
+            if name not in functions and name not in (HOT, COLD):
+                raise ProgramError(
+                    f"groups= names {name!r}, but there is no function {name!r}",
+                    remedy=f"use the names of functions: {', '.join(functions)}",
+                )
 
 
 OPTION_NAMES = tuple(f.name for f in fields(Strategy) if f.name != "engine")

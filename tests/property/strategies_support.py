@@ -184,7 +184,8 @@ def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
                 turn = seed + 5 * i
                 threads = THREADS[turn % len(THREADS)]
                 batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
-                case.check(expected, jit=False, threads=threads, batch=batch, **options_of(name, case.module.app.program, seed))
+                options = options_of(name, case.module.app.program, seed)
+                case.check(expected, jit=False, threads=threads, batch=batch, **options)
     coverage.assert_wide()
     return coverage
 

@@ -12,7 +12,7 @@ from mainstem.apps import grep_sum, ledger_work
 from mainstem.testing import Outcome
 
 ROWS, RUNS = 12, 200
-# Some hundred events that meet in a dozen rows; each takes some microseconds, so that those of several threads overlap.
+# Some dozen events that meet in a dozen rows; each takes some microseconds, so that those of several threads overlap.
 CONTENDED = {
     grep_sum: {"records": ROWS, "length": 3, "reads": 2, "writes": 0.8},
     ledger_work: {"accounts": ROWS, "transfers": 0.9},
@@ -28,7 +28,7 @@ def contended(module: ModuleType, events: int, turns: int) -> pa.Table:
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("module", CONTENDED)
 def test_one_batch_has_one_digest(module: ModuleType, name: str) -> None:
-    events, start = contended(module, 150, 100), module.initial(ROWS)
+    events, start = contended(module, 80, 60), module.initial(ROWS)
     expected = module.app.run(events, initial=start, engine="oracle")
     assert 0.2 < aborted_share(Outcome(expected.outputs)) < 0.5
     options = options_of(name, module.app.program, "races")
