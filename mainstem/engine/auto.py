@@ -8,6 +8,7 @@ predicted to be about as good as the best are tried on a batch or two; what they
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ SURPRISES = 2  # batches in a row; a single one is the machine's noise
 TRIED = 0.07  # candidates predicted to be so much slower than the best are still worth a try
 TRIES = 1  # of a candidate before its own times are believed
 GAIN = 0.02  # what a change of strategy must promise
+REGIME = 8  # costs and sizes that differ by such a factor are different worlds
 LEARNING = 0.4  # weight of the newest figure in running averages
 BETTER, WORSE = 0.7, 0.2  # the same for times of strategies
 REMEMBERED = 0.9  # power of a factor that is left when plans are made anew
@@ -57,6 +59,12 @@ class Memory:
     aborts: float = 0.0
     factors: dict[str, float] = field(default_factory=dict)  # measured by predicted time, per strategy
     tries: dict[str, int] = field(default_factory=dict)
+    _regimes: dict[tuple[int, int], tuple[dict[str, float], dict[str, int]]] = field(default_factory=dict)
+
+    def enter(self, cost: float, transactions: int) -> None:
+        """Experience with small batches of dear transactions says little about large ones of cheap ones."""
+        regime = (round(math.log(cost * 1e9, REGIME)), round(math.log(transactions, REGIME)))
+        self.factors, self.tries = self._regimes.setdefault(regime, ({}, {}))
 
     def learn_cost(self, seconds: float) -> None:
         self.cost = seconds if self.cost is None else (1 - LEARNING) * self.cost + LEARNING * seconds
@@ -219,6 +227,7 @@ class AutoExecutor(ParallelExecutor):
 
     def _make_plan(self, batch: Batch, arrays: dict[str, Any], first: int) -> Plan:
         found = self._properties(batch, arrays, first)
+        self.memory.enter(found.cost, found.transactions)
         if self._plan is not None:
             self.memory.forget_some(self._plan.best.label)
         assert self._costs is not None
@@ -274,7 +283,7 @@ class AutoExecutor(ParallelExecutor):
             self.memory.learn_cost(useful)
 
     def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
-        cost = self.memory.cost or CHEAP_SECONDS
+        cost = max(self.memory.cost or 0.0, 1e-9)
         room = self.operations.scratch.array
         per_row = [room(f"auto {n}", batch.rows, np.int64) for n in ("wrote", "locked", "read", "part")]
         found = np.zeros(places.PLACES, np.int64)
