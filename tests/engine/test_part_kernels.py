@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parts_support import PLAIN, Batch, ToyWork, late_verdicts, random_batch, run, varied_batch
+from toy_parts import PLAIN, Batch, ToyWork, late_verdicts, random_batch, run, varied_batch
 
 from mainstem.engine.entry import Bound
 from mainstem.engine.kernels import load

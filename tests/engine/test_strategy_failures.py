@@ -56,9 +56,7 @@ def run(events: pa.Table = EVENTS, **options: Any) -> ms.Result:
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_an_error_comes_out_and_the_next_run_is_right(
-    name: str, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_comes_out_and_the_next_run_is_right(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = run(engine="oracle").digest
     for at, error in ((0, Bug("first")), (17, KeyboardInterrupt("on the way")), (45, MemoryError("late"))):
         with monkeypatch.context() as patch:
