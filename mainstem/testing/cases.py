@@ -59,9 +59,7 @@ def generate_case(seed: object, stream_seed: object = 0, *, n: int = 24, **knobs
     return streamed(seed, stream_seed, source, load_program(source), n=n)
 
 
-def streamed(
-    seed: object, stream_seed: object, source: str, module: ModuleType, *, n: int = 24, **shape: Any
-) -> Case:
+def streamed(seed: object, stream_seed: object, source: str, module: ModuleType, *, n: int = 24, **shape: Any) -> Case:
     """A loaded program with another stream. What `shape` (arguments of `generate_events`) leaves open is drawn."""
     draw = random.Random(f"case {seed} {stream_seed}")
     drawn: dict[str, Any] = {
