@@ -173,7 +173,7 @@ def tallied(coverage: Coverage) -> Iterator[None]:
 
 
 def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
-    """Every strategy on every case equals the oracle; threads and batches go round."""
+    """Every strategy on every case equals the oracle; threads and batches go round. Gives what it was made of."""
     coverage = Coverage()
     with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen):
         for seed in seeds:
@@ -186,7 +186,6 @@ def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
                 batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
                 options = options_of(name, case.module.app.program, seed)
                 case.check(expected, jit=False, threads=threads, batch=batch, **options)
-    coverage.assert_wide()
     return coverage
 
 

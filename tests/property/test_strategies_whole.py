@@ -11,6 +11,7 @@ CHUNK = 100  # enough for variety in each of them
 
 def check(start: int) -> None:
     coverage = check_uncompiled((*WHOLE, *CHOOSING), range(start, start + CHUNK))
+    coverage.assert_wide()
     assert len(coverage.chosen) == len(SAFE), coverage.chosen
 
 
