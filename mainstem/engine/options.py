@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem.errors import ProgramError
@@ -127,6 +127,3 @@ def check_functions(strategy: Strategy, functions: Collection[str]) -> None:
                     f"groups= names {name!r}, but there is no function {name!r}",
                     remedy=f"use the names of functions: {', '.join(functions)}",
                 )
-
-
-OPTION_NAMES = tuple(f.name for f in fields(Strategy) if f.name != "engine")
