@@ -13,8 +13,8 @@ from typing import Any
 from mainstem.engine import library
 from mainstem.lang import emit, ir
 from mainstem.lang.flow import Flow
+from mainstem.lang.lowering import Lowered
 from mainstem.lang.parts import Part, decompose
-from mainstem.lang.program import _Builder
 from mainstem.schema import MISSING, Field, TableSchema, Type
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -289,11 +289,10 @@ def missing_row(schema: TableSchema, codes: Codes) -> dict[str, Any]:
     return {"_alive": 0, **{f.name: value(f) for f in schema.fields}}
 
 
-def lowered(app: Any) -> tuple[_Builder, list[emit.Body]]:
+def lowered(app: Any) -> tuple[Lowered, list[emit.Body]]:
     """The functions of a program as blocks."""
-    builder = _Builder(app.spec, {e.name: k for k, e in enumerate(app.spec.events)}, ())
-    builder._lower_checks()
-    return builder, [builder._lower(i, bound)[0] for i, bound in enumerate(app.spec.functions)]
+    found = Lowered(app.spec)
+    return found, [unit.body for unit in found.units]
 
 
 def models(app: Any, codes: Codes) -> list[Model]:
