@@ -15,8 +15,8 @@ _ARITHMETIC = (
     arith.add, arith.sub, arith.mul, arith.neg, arith.absolute, arith.floordiv, arith.mod, arith.truediv,
     arith.lshift, arith.rshift, arith.int_power, arith.float_div, arith.float_floordiv, arith.float_mod,
     arith.float_power, arith.math_pow, arith.math_fmod, arith.to_int, arith.floor_int, arith.ceil_int,
-    arith.round_int, arith.index_in, arith.less_int_float, arith.equal_int_float, arith.less_float_int, arith.saved,
-    arith.locate,
+    arith.round_int, arith.index_in, arith.less_int_float, arith.equal_int_float, arith.less_float_int, arith.carried,
+    arith.saved, arith.locate,
 )  # fmt: skip
 
 

@@ -346,6 +346,12 @@ def less_float_int(a: float, b: Any) -> bool:
 
 
 @register_jitable
+def carried(code: Any) -> tuple[int, int]:
+    """What another place has found out about this transaction: 0, or why it aborts."""
+    return 0, code
+
+
+@register_jitable
 def saved(rows: Any, count: Any, row: Any) -> bool:
     """Whether a transaction has saved this row for undo."""
     for i in range(count):

@@ -465,7 +465,7 @@ def key_parameters(body: Body) -> list[str]:
 
 
 def _arity(body: Body, site: int) -> int:
-    return next(len(s.key) for s in ir.walk(body.block) if isinstance(s, ir.Resolve) and s.site == site)
+    return len(body.tables_schemas[body.sites[site].table].key)
 
 
 def keys_source(body: Body) -> list[str]:

@@ -6,8 +6,8 @@ analysis (`analyse`, `keys`) needs no knowledge of Python. `emit` turns blocks i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NOT_CONSTANT: Any = object()
@@ -241,3 +241,20 @@ def walk(block: Block) -> Iterator[Statement]:
         yield statement
         for inner in blocks(statement):
             yield from walk(inner)
+
+
+def rewritten(block: Block, change: Callable[[Statement], list[Statement]]) -> Block:
+    """The block with every simple statement replaced by what `change` gives for it; conditions and loops stay."""
+    result: Block = []
+    for s in block:
+        match s:
+            case If():
+                then, otherwise = rewritten(s.then, change), rewritten(s.otherwise, change)
+                result.append(replace(s, then=then, otherwise=otherwise))
+            case While():
+                result.append(replace(s, head=rewritten(s.head, change), body=rewritten(s.body, change)))
+            case For() | Turn() | Once():
+                result.append(replace(s, body=rewritten(s.body, change)))
+            case _:
+                result += change(s)
+    return result

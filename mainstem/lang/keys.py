@@ -40,12 +40,15 @@ def mark_repeats(block: ir.Block, sites: list[ir.Site], flow: Flow, decided: boo
 
 
 def key_slice(block: ir.Block, sites: list[ir.Site], flow: Flow) -> ir.Block | None:
-    """The statements that compute the keys of sites that are not plain columns; None when there are none."""
+    """The statements that compute the keys of these sites where they are not plain columns; None when there are none.
+
+    `sites` are all of the block, or some: the slice then computes the keys of those alone.
+    """
     wanted = {s.index for s in sites if s.columns is None}
     if not wanted:
         return None
     # Event-only exits matter only to keep loops over keys from running where the transaction would have stopped.
-    sliced = _Slicer(wanted, flow, guards=any(sites[i].dynamic for i in wanted)).block(block, True, True)
+    sliced = _Slicer(wanted, flow, guards=any(s.dynamic for s in sites)).block(block, True, True)
     while _prune(sliced, _needed(sliced)):
         pass
     return sliced

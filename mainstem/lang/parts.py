@@ -40,7 +40,7 @@ class Part:
 
 def decompose(body: Body, checked_tables: set[int], flow: Flow) -> tuple[Part, ...]:
     """The parts of a function, the one that answers first; () when it runs whole."""
-    if not body.written or _loops_by_state(body.block, flow):
+    if not body.written or loops_by_state(body.block, flow):
         return ()
     slicer = Slicer(body)
     distinct = slicer.key_loops()
@@ -58,7 +58,7 @@ def decompose(body: Body, checked_tables: set[int], flow: Flow) -> tuple[Part, .
     return () if len(parts) == 1 or any(may_be_unset(part.block, local) for part in parts) else parts
 
 
-def _loops_by_state(block: ir.Block, flow: Flow) -> bool:
+def loops_by_state(block: ir.Block, flow: Flow) -> bool:
     """A part may run past an abort that guards such a loop, and then nothing would end it."""
     return any(isinstance(s, ir.For | ir.While) and flow.depends_on_state(ir.operands(s)) for s in ir.walk(block))
 

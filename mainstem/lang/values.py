@@ -39,13 +39,13 @@ def literal(frame: Frame, value: Any, node: ast.AST) -> Value:
         text = "(-9223372036854775807 - 1)" if value == INT64_MIN else f"({value})" if value < 0 else str(value)
         return Value(text, "int", constant=int(value))
     if isinstance(value, float):
-        return Value(_float_text(value), "float", constant=value)
+        return Value(float_text(value), "float", constant=value)
     if isinstance(value, str | bytes):
         return frame.shared.string(value)
     raise frame.uncompilable(f"a value of type {type(value).__name__} is not compiled", node)
 
 
-def _float_text(value: float) -> str:
+def float_text(value: float) -> str:
     if math.isnan(value):
         return "math.nan"
     if math.isinf(value):

@@ -1,0 +1,155 @@
+"""Which pieces a function becomes: what runs in each of its stages, what is read for later, where it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from mainstem.lang import ir
+from mainstem.lang.pieces import Cell, Draft, cells_read
+from mainstem.lang.slices import may_be_unset
+from mainstem.lang.tables import Cuttable, TableGraph, may_fail_rarely
+
+Columns = tuple[str, ...]
+
+
+@dataclass
+class Cut:
+    """The pieces of one function, by stage. The order in a stage is that in which they run."""
+
+    function: Cuttable
+    reading: dict[int, list[Draft]] = field(default_factory=dict)
+    running: dict[int, Draft] = field(default_factory=dict)
+    home: Draft | None = None
+    verdict_from: int | None = None  # the stage whose piece knows about aborts
+    may_abort: bool = False
+
+    @property
+    def answered_in(self) -> int | None:
+        return next((stage for stage, draft in self.running.items() if draft.answers), None)
+
+    def pieces(self, stage: int) -> list[Draft]:
+        running = [self.running[stage]] if stage in self.running else []
+        return [*self.reading.get(stage, []), *running]
+
+
+class Cutter:
+    """Cuts one function along the stages of its tables."""
+
+    def __init__(self, function: Cuttable, graph: TableGraph, checked: set[int]) -> None:
+        self.f, self.graph, self.checked = function, graph, checked
+        self.stage = {s.index: graph.stage_of(s.table) for s in (function.sites if function.whole else function.met)}
+        self.stages = sorted(set(self.stage.values()), key=lambda n: (graph.waves[n], n))
+        self.stored = {n: self._stores(n) for n in self.stages}
+        checks = any(t in checked for t in function.written)
+        self.cut = Cut(function, may_abort=bool(function.aborts) or checks)
+
+    def _stores(self, stage: int) -> list[int]:
+        return self.f.stores(self.graph.groups[stage])
+
+    def cut_up(self) -> Cut:
+        if self.f.whole:
+            return self._whole()
+        cut = self.cut
+        for stage in self.stages:
+            if self.stored[stage]:
+                cut.running[stage] = self._running(stage)
+        if cut.running and cut.may_abort:
+            # The last piece that stores holds all aborts and checks, so it knows the first of them.
+            cut.verdict_from = next(reversed(cut.running))
+        self._answer()
+        self._read_for_others()
+        return cut
+
+    def _whole(self) -> Cut:
+        body = self.f.unit.body
+        draft = Draft(self.f.unit, body.block, tuple(s.index for s in body.sites), answers=True)
+        self.cut.running[self.stages[0]] = draft
+        return self.cut
+
+    # -- what runs ----------------------------------------------------------------------------------------------
+
+    def _draft(self, seeds: Iterable[int], stage: int | None, answers: bool = False, verdict: bool = False) -> Draft:
+        slicer = self.f.slicer
+        block = slicer.cut(slicer.closure(seeds), answers)
+        met = [i for i, of in self.stage.items() if of == stage]
+        used = {s.site for s in ir.walk(block) if isinstance(s, ir.Load | ir.Exists | ir.Store | ir.Delete)}
+        live = tuple(i for i in met if i in used)
+        given = cells_read(block, [i for i in self.stage if i not in live])
+        return Draft(self.f.unit, block, live, given, answers=answers, verdict=verdict)
+
+    def _running(self, stage: int) -> Draft:
+        return self._draft([*self.stored[stage], *self.f.aborts], stage)
+
+    # -- the answer ---------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """In the last stage, where that is one; else at home. Nowhere when there is nothing to find out."""
+        seeds = self._answer_seeds()
+        known = self.cut.verdict_from is not None
+        aborts = [] if known else self.f.aborts
+        if not seeds and not aborts:
+            if known:
+                self.cut.home = Draft(self.f.unit, [], verdict=True)
+            return
+        last = self._last_stage()
+        if last is not None:
+            draft = self._answering(last, seeds, aborts)
+            if self._one_key(draft):
+                self.cut.running[last] = draft
+                return
+        self.cut.home = self._settled(self._draft([*seeds, *aborts], None, True, known), [*seeds, *self.f.aborts], None)
+
+    def _answering(self, stage: int, seeds: list[int], aborts: list[int]) -> Draft:
+        if self.stored[stage]:
+            return self._draft([*self.stored[stage], *self.f.aborts, *seeds], stage, answers=True)
+        known = self.cut.verdict_from is not None
+        draft = self._draft([*seeds, *aborts], stage, answers=True, verdict=known)
+        return self._settled(draft, [*seeds, *self.f.aborts], stage)
+
+    def _settled(self, draft: Draft, seeds: list[int], stage: int | None) -> Draft:
+        """With all aborts in it, where an abort that was left out keeps a name from being read unset."""
+        local = {name for s in self.f.statements for name in ir.defines(s)}
+        if not may_be_unset(draft.block, local):
+            return draft
+        return replace(self._draft(seeds, stage, True), verdict=draft.verdict)
+
+    def _answer_seeds(self) -> list[int]:
+        """Returns with columns and what they return; computations that may fail and that no piece does."""
+        statements, slicer = self.f.statements, self.f.slicer
+        returns = [n for n, s in enumerate(statements) if isinstance(s, ir.Return) and s.number]
+        seeds = [*returns, *(d for n in returns for d in slicer.data[n])]
+        kept = slicer.closure([*seeds, *self.f.aborts, *(n for stage in self.stages for n in self.stored[stage])])
+        return [*seeds, *(n for n, s in enumerate(statements) if may_fail_rarely(s) and n not in kept)]
+
+    def _last_stage(self) -> int | None:
+        waves = self.graph.waves
+        last = [n for n in self.stages if waves[n] == max(waves[m] for m in self.stages)]
+        return last[0] if len(last) == 1 else None
+
+    def _one_key(self, draft: Draft) -> bool:
+        return len({self.f.sites[i].columns for i in draft.live}) <= 1
+
+    # -- what is read for others --------------------------------------------------------------------------------
+
+    def _read_for_others(self) -> None:
+        takers = [*self.cut.running.values(), *([self.cut.home] if self.cut.home else [])]
+        wanted = dict.fromkeys(cell for draft in takers for cell in draft.given)
+        for stage in self.stages:
+            cells = [cell for cell in wanted if self.stage[cell[0]] == stage]
+            for columns in dict.fromkeys(self.f.sites[site].columns for site, _ in cells):
+                self._read(stage, tuple(c for c in cells if self.f.sites[c[0]].columns == columns), columns)
+
+    def _read(self, stage: int, cells: tuple[Cell, ...], columns: Columns | None) -> None:
+        """By the piece that runs there under the same key, when it can't abort; else by a piece of its own."""
+        running = self.cut.running.get(stage)
+        if running is not None and not running.answers and self._surely_ends(running):
+            if {self.f.sites[i].columns for i in running.live} == {columns}:
+                sites = {*running.live, *(site for site, _ in cells)}
+                self.cut.running[stage] = replace(running, emits=cells, live=tuple(sorted(sites)))
+                return
+        live = tuple(dict.fromkeys(site for site, _ in cells))
+        self.cut.reading.setdefault(stage, []).append(Draft(self.f.unit, [], live, emits=cells))
+
+    def _surely_ends(self, draft: Draft) -> bool:
+        return not self.f.aborts and not any(self.f.sites[i].table in self.checked for i in draft.live)
