@@ -113,7 +113,9 @@ class _Builder:
 
     def dataflow(self) -> Dataflow:
         program = assembled(Lowered(self.lowered.spec))
-        stages = tuple(self._stage(n) for n in range(len(self.graph.groups)))
+        groups = [n for n in range(len(self.graph.groups)) if self._drafts(n)]
+        waves = sorted({self.graph.waves[n] for n in groups})
+        stages = tuple(self._stage(n, g, 1 + waves.index(self.graph.waves[g])) for n, g in enumerate(groups))
         home = self._home()
         taken = {c for p in [*(p for s in stages for p in s.pieces), *home.pieces] for g in p.given for c in g.columns}
         stages = tuple(replace(s, pieces=tuple(_trimmed(p, taken) for p in s.pieces)) for s in stages)
@@ -121,9 +123,13 @@ class _Builder:
 
     # -- stages -------------------------------------------------------------------------------------------------
 
-    def _stage(self, number: int) -> Stage:
-        drafts = [(cut, draft) for cut in self.cuts for draft in cut.pieces(number)]
-        why = self._why_not_keyed(number, drafts)
+    def _drafts(self, group: int) -> list[tuple[Cut, Draft]]:
+        """The pieces of a stage; none where tables are only read for nothing."""
+        return [(cut, draft) for cut in self.cuts for draft in cut.pieces(group)]
+
+    def _stage(self, number: int, group: int, wave: int) -> Stage:
+        drafts = self._drafts(group)
+        why = _why_not_keyed(drafts)
         units = [self._unit(draft, local, local) for local, (_, draft) in enumerate(drafts)]
         events = tuple(_event_type(f"p{n}", [unit]) for n, unit in enumerate(units))
         program = self._assembled(f"{self.lowered.spec.name}_{number}", events, units, self._columns(drafts))
@@ -132,12 +138,12 @@ class _Builder:
             for local, ((_, draft), unit) in enumerate(zip(drafts, units, strict=True))
         ]
         for cut in self.cuts:
-            if cut.answered_in == number and cut.may_abort:
+            if cut.answered_in == group and cut.may_abort:
                 self._note_code(cut, pieces, end_name(cut.function.unit.body.index))
-            elif cut.verdict_from == number:
+            elif cut.verdict_from == group:
                 self._note_code(cut, pieces, code_name(cut.function.unit.body.index))
-        return Stage(number, self.graph.waves[number], self.graph.groups[number], not why,
-                     why or self._together(number), program, tuple(pieces))  # fmt: skip
+        tables = self.graph.groups[group]
+        return Stage(number, wave, tables, not why, why or self._together(tables), program, tuple(pieces))
 
     def _unit(self, draft: Draft, index: int, kind: int) -> Unit:
         names = {name: answer_name(draft.function, name) for name in draft.unit.body.columns}
@@ -188,19 +194,7 @@ class _Builder:
         pieces[local] = replace(pieces[local], emits_code=name)
         self.producers[name] = pieces[local].number
 
-    def _why_not_keyed(self, number: int, drafts: list[tuple[Cut, Draft]]) -> str:
-        for cut, draft in drafts:
-            sites = [cut.function.sites[i] for i in draft.live]
-            name = cut.function.unit.body.name
-            if any(s.columns is None for s in sites):
-                return f"{name}: {cut.function.whole or 'a key is computed, not a column'}"
-            if len({s.columns for s in sites}) > 1:
-                together = ", ".join(dict.fromkeys(s.text for s in sites))
-                return f"{name} meets rows under several keys at once: {together}"
-        return ""
-
-    def _together(self, number: int) -> str:
-        group = self.graph.groups[number]
+    def _together(self, group: tuple[int, ...]) -> str:
         if len(group) == 1:
             return ""
         whys = [e.why for e in self.graph.edges if e.read in group and e.written in group and e.read != e.written]
@@ -253,6 +247,18 @@ class _Builder:
                 block.append(ir.If(line, ir.Value(taken, "bool"), [replace(s, columns=tuple(columns))], []))
         block.append(ir.Return(line, 0))
         return _given_alone(unit, block, fields)
+
+
+def _why_not_keyed(drafts: list[tuple[Cut, Draft]]) -> str:
+    for cut, draft in drafts:
+        sites = [cut.function.sites[i] for i in draft.live]
+        name = cut.function.unit.body.name
+        if any(s.columns is None for s in sites):
+            return f"{name}: {cut.function.whole or 'a key is computed, not a column'}"
+        if len({s.columns for s in sites}) > 1:
+            together = ", ".join(dict.fromkeys(s.text for s in sites))
+            return f"{name} meets rows under several keys at once: {together}"
+    return ""
 
 
 def _event_type(name: str, units: list[Unit]) -> EventSchema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mainstem.schema import Field, TableSchema
 from mainstem.testing.model import BLOBS, TEXTS, Draw, Scope, Variable, World, is_plain, seen
@@ -28,7 +28,7 @@ class Leaves(ABC):
             options.append((4, lambda _: self.draw.one(values)))
         if self._variables(base, pure):
             options.append((3, lambda b: self.draw.one(self._variables(b, pure)).name))
-        if not pure and self._places(base):
+        if not pure and self._places(base, self.scope.tables):
             options.append((5, lambda b: self.place(b) or self.constant(b)))
         if base == "int" and self.scope.rows and self.draw.chance(0.05) and (length := self._array_length()):
             return length
@@ -85,19 +85,19 @@ class Leaves(ABC):
 
     # Places in tables.
 
-    def _places(self, base: str) -> list[tuple[str | TableSchema, Field]]:
+    def _places(self, base: str, tables: Sequence[TableSchema]) -> list[tuple[str | TableSchema, Field]]:
         """(row name or table, field) pairs of `base` that may be reached from here."""
         found: list[tuple[str | TableSchema, Field]] = []
         for row in self.scope.rows:
             found += [(row.name, f) for f in row.table.fields if seen(f.type.base) == base]
         if self.scope.refs_left > 0:
-            for table in self.scope.tables:
+            for table in tables:
                 found += [(table, f) for f in table.fields if seen(f.type.base) == base]
         return found
 
-    def place(self, base: str) -> str | None:
-        """A table place of `base`, to read or to write; None when nothing of that type can be reached."""
-        places = self._places(base)
+    def place(self, base: str, *, writing: bool = False) -> str | None:
+        """A table place of `base`; None when nothing of that type can be reached."""
+        places = self._places(base, self.scope.written if writing else self.scope.tables)
         if not places:
             return None
         owner, field = self.draw.one(places)
@@ -125,6 +125,8 @@ class Leaves(ABC):
         self.scope.refs_left -= 1
         if self.draw.knobs.keyed:
             return f"{self.scope.parameter}.int0"
+        if self.scope.columns:
+            return self.scope.columns[table.name]
         bases = tuple(seen(t.base) for t in table.key)
         if table.scalar_key:
             return self._key_part(bases[0])

@@ -36,6 +36,7 @@ class Knobs:
     key_loops: float = 0.0  # chance that a function has a loop that writes one row per key of the event
     work: int = 0  # turns of a loop that a function goes through, so that transactions of several threads overlap
     keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
+    layered: float = 0.0  # chance that a function writes tables from those before them only, each under one column
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class Scope:
 
     event: EventSchema | None = None
     parameter: str = "e"
-    tables: Sequence[TableSchema] = ()
+    tables: Sequence[TableSchema] = ()  # to read
+    written: Sequence[TableSchema] = ()
+    columns: dict[str, str] = field(default_factory=dict)  # layered: the key of each table
     variables: list[Variable] = field(default_factory=list)
     rows: list[RowName] = field(default_factory=list)
     refs_left: int = 0

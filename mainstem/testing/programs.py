@@ -73,6 +73,7 @@ def _annotation(t: Type) -> str:
 def _event(draw: Draw, world: World, name: str) -> Lines:
     """Field names tell the type, so that two event types in one input agree on every shared column."""
     fields = [Field("int0", Type("int"))]
+    fields += [Field("int1", Type("int"))] if draw.knobs.layered else []
     fields += [_event_field(draw, "int", i) for i in range(1, draw.between((1, 3)))]
     fields += [Field("str0", Type("str"))] if draw.chance(0.6) and "str" in draw.knobs.bases else []
     fields += [_event_field(draw, draw.weighted(_bases(draw, _FIELD_BASES)), i) for i in range(draw.between((1, 4)))]
@@ -102,6 +103,8 @@ def _table(draw: Draw, world: World, name: str) -> Lines:
     key = tuple(Type(draw.weighted(_bases(draw, _KEY_BASES))) for _ in range(1 if scalar else draw.between((2, 3))))
     if draw.knobs.keyed or (draw.knobs.key_loops and not world.tables):
         scalar, key = True, (Type("int"),)
+    if draw.knobs.layered:
+        key = tuple(Type("int") for _ in key)
     fields = [Field("count", Type("int"))]
     for i in range(draw.between((0, 4))):
         t = Type(draw.weighted(_bases(draw, _FIELD_BASES)))
@@ -113,7 +116,7 @@ def _table(draw: Draw, world: World, name: str) -> Lines:
     key_text = key[0].base if scalar else f"({', '.join(t.base for t in key)})"
     lines = ["", f"@app.table(key={key_text})", f"class {name}:"]
     lines += [f"    {f.name}: {_annotation(f.type)}{_default(draw, world, f.type)}" for f in fields]
-    for i in range(draw.weighted(((5, 0), (4, 1), (1, 2)))):
+    for i in range(draw.weighted(((12, 0), (1, 1)) if draw.knobs.layered else ((5, 0), (4, 1), (1, 2)))):
         lines += _check(draw, world, table, f"check{i}")
     return [*lines, ""]
 

@@ -29,9 +29,20 @@ class Body:
         self.draw, self.world = draw, world
         tables = draw.random.sample(world.tables, draw.between((1, len(world.tables))))
         parameter = draw.weighted(((4, "e"), (1, "event")))
-        self.scope = Scope(event, parameter, tables, refs_left=draw.between(draw.knobs.refs))
+        self.scope = Scope(event, parameter, tables, tables, refs_left=draw.between(draw.knobs.refs))
+        if draw.knobs.layered and draw.chance(draw.knobs.layered):
+            self._layer()
         self.write = Expressions(draw, world, self.scope)
         self.jump_level = _NO_LEVEL
+
+    def _layer(self) -> None:
+        """Reads tables up to one of them, writes that one and later ones: no circle comes of it."""
+        tables, e = self.world.tables, self.scope.parameter
+        at = self.draw.between((0, len(tables) - 1))
+        self.scope.tables, self.scope.written = tables[: at + 1], tables[at:]
+        for table in tables:
+            parts = [self.draw.one((f"{e}.int0", f"{e}.int1")) for _ in table.key]
+            self.scope.columns[table.name] = parts[0] if table.scalar_key else f"({', '.join(parts)})"
 
     def function(self, name: str) -> Lines:
         count = self.draw.between(self.draw.knobs.statements)
@@ -91,7 +102,7 @@ class Body:
         kind = self.draw.weighted(((12, "plain"), (1, "annotated"), (1, "chained")))
         if kind == "annotated":
             return [f"{self.declare(base, pure)}: {base} = {value}"]
-        if kind == "chained" and (place := self.write.place(base)):
+        if kind == "chained" and (place := self.write.place(base, writing=True)):
             return [f"{self.declare(base, pure)} = {place} = {value}"]
         return [f"{self.declare(base, pure)} = {value}"]
 
@@ -160,7 +171,7 @@ class Body:
                 return []
             a, b = self.draw.random.sample(variables, 2)
             return [f"{a.name}, {b.name} = {b.name}, {self.write.of(base, 1) if self.draw.chance(0.3) else a.name}"]
-        left, right = self.write.place(base), self.write.place(base)
+        left, right = self.write.place(base, writing=True), self.write.place(base, writing=True)
         return [f"{left}, {right} = {right}, {left}"] if left and right else []
 
     # Places in tables.
@@ -173,14 +184,14 @@ class Body:
             value = f"{self.write.of('int')} % {self.draw.between((5, 1000))}"
         if base in ("int", "float", "str") and self.draw.chance(0.03):
             value = self.write.maybe_null(base, False) or value  # a null aborts when it is stored
-        place = self.write.place(base)
+        place = self.write.place(base, writing=True)
         if place is None:
             return []
         return [f"{place} = {value}"]
 
     def step_place(self) -> Lines:
         base = self.draw.one(("int", "int", "float"))
-        place = self.write.place(base)
+        place = self.write.place(base, writing=True)
         return [f"{place} {self.step(base, False)}"] if place else []
 
     def remaining_refs(self) -> Lines:
@@ -201,7 +212,7 @@ class Body:
             other, name = self.draw.one(self.scope.rows), self.scope.name("row")
             self.scope.rows.append(RowName(name, other.table))
             return [f"{name} = {other.name}"]
-        if not self.scope.tables or self.scope.refs_left <= 0:
+        if not self.scope.tables or self.scope.refs_left <= 0 or self.scope.columns:
             return []
         table = self.draw.one(self.scope.tables)
         ref, name = self.write.ref(table), self.scope.name("row")
@@ -211,7 +222,7 @@ class Body:
     def delete(self) -> Lines:
         if not self.scope.tables or self.scope.refs_left <= 0:
             return []
-        return [f"del {self.write.ref(self.draw.one(self.scope.tables))}"]
+        return [f"del {self.write.ref(self.draw.one(self.scope.written))}"]
 
     # Control.
 
