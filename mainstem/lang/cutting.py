@@ -28,6 +28,21 @@ class Cut:
     def answered_in(self) -> int | None:
         return next((stage for stage, draft in self.running.items() if draft.answers), None)
 
+    @property
+    def why_not(self) -> str:
+        """Why it can't stay cut; empty when it can."""
+        drafts = [*self.running.values(), *([self.home] if self.home else [])]
+        body = self.function.unit.body
+        for site, name in (cell for draft in drafts for cell in draft.given):
+            field_ = body.tables_schemas[body.sites[site].table].field(name)
+            if field_ is not None and field_.type.length:
+                row = body.sites[site]
+                return f"{row.text}.{name} is an array that another stage needs (line {row.line})"
+        local = {name for s in self.function.statements for name in ir.defines(s)}
+        if any(may_be_unset(draft.block, local) for draft in drafts):
+            return "a piece of it might read a name before it is set"
+        return ""
+
     def pieces(self, stage: int) -> list[Draft]:
         running = [self.running[stage]] if stage in self.running else []
         return [*self.reading.get(stage, []), *running]
@@ -48,7 +63,7 @@ class Cutter:
         return self.f.stores(self.graph.groups[stage])
 
     def cut_up(self) -> Cut:
-        if self.f.whole:
+        if self.f.whole or self._in_one_place():
             return self._whole()
         cut = self.cut
         for stage in self.stages:
@@ -61,11 +76,15 @@ class Cutter:
         self._read_for_others()
         return cut
 
+    def _in_one_place(self) -> bool:
+        return len(self.stages) == 1 and len({self.f.sites[i].columns for i in self.stage}) == 1
+
     def _whole(self) -> Cut:
-        body = self.f.unit.body
-        draft = Draft(self.f.unit, body.block, tuple(s.index for s in body.sites), answers=True)
-        self.cut.running[self.stages[0]] = draft
-        return self.cut
+        body, cut = self.f.unit.body, self.cut
+        live = tuple(s.index for s in body.sites)
+        cut.running[self.stages[0]] = Draft(self.f.unit, body.block, live, answers=True, exact=True)
+        cut.may_abort = cut.may_abort or any(isinstance(s, ir.Checked) for s in self.f.statements)
+        return cut
 
     # -- what runs ----------------------------------------------------------------------------------------------
 

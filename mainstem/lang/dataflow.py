@@ -48,6 +48,7 @@ class Piece:
     emits_code: str | None = None  # the name under which its abort code travels
     emits_return: str | None = None  # the name under which the number of the return that it took travels
     first_return: int = 1  # number of its first return in the stage's program
+    exact: bool = False  # it is all of its function, so that even rare aborts are where they belong
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,7 @@ def dataflow(spec: Spec, overflow: Failures = "rare") -> Dataflow:
 class _Builder:
     def __init__(self, lowered: Lowered, failures: Failures) -> None:
         self.lowered, self.failures = lowered, failures
-        self.graph: TableGraph = table_graph(lowered, failures)
-        self.cuts: list[Cut] = [Cutter(f, self.graph, set(lowered.checks)).cut_up() for f in self.graph.functions]
+        self.graph, self.cuts = _cut_up(lowered, failures)
         self.schemas = tuple(t.schema for t in lowered.spec.tables)
         self.producers: dict[str, int] = {}  # carried column -> number of the piece that hands it on
         self.count = 0
@@ -178,7 +178,7 @@ class _Builder:
             number, draft.function, original.kind, stage, local,
             tuple(n for n in unit.body.fields if n in original.fields and n != "ts"), self._given(unit),
             key, tuple(names), first_return=unit.body.first_return,
-            emits_return=return_name(draft.function) if draft.answers and stage >= 0 else None,
+            emits_return=return_name(draft.function) if draft.answers and stage >= 0 else None, exact=draft.exact,
         )  # fmt: skip
 
     def _given(self, unit: Unit) -> tuple[Carry, ...]:
@@ -247,6 +247,18 @@ class _Builder:
                 block.append(ir.If(line, ir.Value(taken, "bool"), [replace(s, columns=tuple(columns))], []))
         block.append(ir.Return(line, 0))
         return _given_alone(unit, block, fields)
+
+
+def _cut_up(lowered: Lowered, failures: Failures) -> tuple[TableGraph, list[Cut]]:
+    """Arrays do not travel: a function that would have to send one is not cut, which may tie more tables together."""
+    uncut: dict[int, str] = {}
+    while True:
+        graph = table_graph(lowered, failures, uncut)
+        cuts = [Cutter(f, graph, set(lowered.checks)).cut_up() for f in graph.functions]
+        found = {cut.function.unit.body.index: why for cut in cuts if (why := cut.why_not)}
+        if not found:
+            return graph, cuts
+        uncut |= found
 
 
 def _why_not_keyed(drafts: list[tuple[Cut, Draft]]) -> str:

@@ -85,6 +85,7 @@ class Draft:
     emits: tuple[Cell, ...] = ()  # handed on as they are before the transaction
     answers: bool = False  # its returns carry the function's output columns
     verdict: bool = False  # whether the function aborts was found out before, and comes with the event
+    exact: bool = False  # the function runs as it is: no abort comes too late
 
     @property
     def function(self) -> int:
@@ -179,7 +180,8 @@ class _Placed:
                 return [*self._set(s, s.field, text, s.value.names), *self._set(s, ALIVE, "1")]
             case ir.Delete():
                 fields = self.body.tables_schemas[self.body.sites[s.site].table].fields
-                defaults = [let for f in fields for let in self._set(s, f.name, self._default(f))]
+                looked_at = [f for f in fields if (s.site, f.name) in self.given]
+                defaults = [let for f in looked_at for let in self._set(s, f.name, self._default(f))]
                 return [*defaults, *self._set(s, ALIVE, "0")]
         return []
 

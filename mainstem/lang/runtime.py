@@ -46,16 +46,22 @@ _running = threading.local()
 
 
 @contextlib.contextmanager
-def running(transaction: Transaction) -> Iterator[None]:
-    """Makes `transaction` the one that tables on this thread talk to."""
-    _running.transaction = transaction
+def running(transaction: Transaction, ts: int = 0) -> Iterator[None]:
+    """Makes `transaction` the one that tables on this thread talk to; `ts` is the time of its event."""
+    _running.transaction, _running.ts = transaction, ts
     try:
         yield
     finally:
         _running.transaction = None
 
 
-def _current(what: str) -> Transaction:
+def now() -> int:
+    """The time of the event whose transaction is running."""
+    return int(_running.ts)
+
+
+def current(what: str) -> Transaction:
+    """The transaction that is running on this thread; `what` names what needs one."""
     transaction = getattr(_running, "transaction", None)
     if transaction is None:
         raise ProgramError(
@@ -76,13 +82,16 @@ class Table:
         return self.schema.name
 
     def __getitem__(self, key: Any) -> Row:
-        return Row(self.schema, _key(self.schema, key))
+        return self._row(_key(self.schema, key))
+
+    def _row(self, key: Any) -> Row:
+        return Row(self.schema, key)
 
     def __contains__(self, key: Any) -> bool:
-        return _current(f"`in {self.schema.name}`").exists(self.schema.name, _key(self.schema, key))
+        return current(f"`in {self.schema.name}`").exists(self.schema.name, _key(self.schema, key))
 
     def __delitem__(self, key: Any) -> None:
-        _current(f"del {self.schema.name}[…]").delete(self.schema.name, _key(self.schema, key))
+        current(f"del {self.schema.name}[…]").delete(self.schema.name, _key(self.schema, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise ProgramError(
@@ -90,7 +99,7 @@ class Table:
         )
 
     def __reduce__(self) -> Any:
-        return Table, (self.schema, self.checks)
+        return type(self), (self.schema, self.checks)
 
     def __repr__(self) -> str:
         return f"<table {self.schema.name}>"
@@ -120,14 +129,14 @@ class Row:
         field = self._schema.field(name)
         if field is None:
             raise AttributeError(f"table {self._schema.name} has no field {name!r}")
-        value = _current(self._schema.name).read(self._schema.name, self._key, name)
+        value = current(self._schema.name).read(self._schema.name, self._key, name)
         return Cells(self, name, value) if field.type.length else wrap(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         field = self._schema.field(name)
         if field is None:
             raise AttributeError(f"table {self._schema.name} has no field {name!r}")
-        _current(self._schema.name).write(self._schema.name, self._key, name, coerce(field.type, value))
+        current(self._schema.name).write(self._schema.name, self._key, name, coerce(field.type, value))
 
 
 class Cells:
@@ -145,9 +154,9 @@ class Cells:
     def __setitem__(self, index: int, value: Any) -> None:
         schema, key = self._row._schema, self._row._key
         field = schema.field(self._name)
-        values = list(_current(schema.name).read(schema.name, key, self._name))
+        values = list(current(schema.name).read(schema.name, key, self._name))
         values[self._at(index)] = coerce(Type(field.type.base), value)
-        _current(schema.name).write(schema.name, key, self._name, tuple(values))
+        current(schema.name).write(schema.name, key, self._name, tuple(values))
 
     def _at(self, index: int) -> int:
         at, code = arith.index_in(int(index), len(self._values))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -95,8 +95,11 @@ class TableGraph:
         return next(n for n, group in enumerate(self.groups) if table in group)
 
 
-def table_graph(lowered: Lowered, failures: Failures) -> TableGraph:
-    functions = [Cuttable(u, Slicer(u.body), failures, why_whole(u)) for u in lowered.units]
+def table_graph(lowered: Lowered, failures: Failures, uncut: Mapping[int, str]) -> TableGraph:
+    """`uncut`: functions that are known not to be cut, and why."""
+    functions = [
+        Cuttable(u, Slicer(u.body), failures, uncut.get(u.body.index, "") or why_whole(u)) for u in lowered.units
+    ]
     edges = [edge for f in functions for edge in _edges(f, set(lowered.checks))]
     graph = TableGraph(functions, edges)
     used = sorted({s.table for f in functions for s in (f.sites if f.whole else f.met)})
@@ -132,9 +135,6 @@ def why_whole(unit: Unit) -> str:
         others = [s for s in body.sites if s.table == site.table and s is not site]
         if site.writes and others:
             return f"{site.text} and {others[0].text} may be one row, and it is written (line {site.line})"
-    for s in ir.walk(body.block):
-        if isinstance(s, ir.Load | ir.Store) and s.index is not None:
-            return f"{body.sites[s.site].text}.{s.field} is an array (line {s.line})"
     if loops_by_state(body.block, unit.flow):
         return "state decides how long a loop runs"
     return ""
