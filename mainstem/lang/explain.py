@@ -1,25 +1,39 @@
-"""`app.explain()`: tables, functions, dependencies, the plan and why, as text or as a Mermaid graph."""
+"""`app.explain()`: tables, functions, dependencies, stages, the plan and why; as text, as Mermaid or SVG picture."""
 
 from __future__ import annotations
 
 from mainstem.errors import ProgramError
+from mainstem.lang import draw
+from mainstem.lang.dataflow import Dataflow
 from mainstem.lang.program import Function, Program
 
 
-def explain(program: Program, format: str = "text") -> str:
+def explain(program: Program, flow: Dataflow | None, format: str = "text") -> str:
+    """`flow`: the stages of a compiled program."""
     if format == "text":
-        return "\n".join(_text(program)) + "\n"
-    if format == "mermaid":
-        return "\n".join(_mermaid(program)) + "\n"
-    raise ProgramError(f"explain can't write {format!r}", remedy="use format='text' or format='mermaid'")
+        lines = _text(program, flow)
+    elif format == "mermaid":
+        lines = draw.mermaid(flow) if flow is not None else _mermaid(program)
+    elif format == "svg":
+        if flow is None:
+            raise ProgramError(
+                f"app {program.name} runs interpreted, so it has no stages to draw",
+                remedy="use format='text', which says why",
+            )
+        lines = draw.svg(flow)
+    else:
+        raise ProgramError(f"explain can't write {format!r}", remedy="use format='text', 'mermaid' or 'svg'")
+    return "\n".join(lines) + "\n"
 
 
-def plan_of(program: Program) -> tuple[str, str]:
+def plan_of(program: Program, flow: Dataflow | None) -> tuple[str, str]:
     """The plan on Spark and the reason."""
     if program.keyed is not None:
         return "keyed", "every event touches one key, which is a column of the event: one shuffle by that key"
     if not program.compiled:
         return "one state stage", "the program runs interpreted, so what it touches is known only when it runs"
+    if flow is not None and any(stage.keyed for stage in flow.stages):
+        return "mvps", f"tables can be run one after the other, in {len(flow.waves)} wave(s) and in shards by key"
     groups = program.cyclic_tables
     if groups:
         together = "; ".join(" and ".join(group) for group in groups)
@@ -30,7 +44,7 @@ def plan_of(program: Program) -> tuple[str, str]:
     return "one state stage", "events touch more than one key"
 
 
-def _text(program: Program) -> list[str]:
+def _text(program: Program, flow: Dataflow | None) -> list[str]:
     lines = [f"app {program.name}", "", "tables"]
     for table in program.tables:
         key = ", ".join(map(str, table.key))
@@ -46,7 +60,9 @@ def _text(program: Program) -> list[str]:
     lines += ["", "table graph (an arrow: the write needs the read)"]
     edges = sorted(program.edges)
     lines += [f"  {program.tables[a].name} -> {program.tables[b].name}" for a, b in edges] or ["  no dependencies"]
-    plan, why = plan_of(program)
+    if flow is not None:
+        lines += ["", "stages of a replay", *draw.stage_lines(flow)]
+    plan, why = plan_of(program, flow)
     lines += ["", "execution", f"  engine: {_engine(program)}", f"  plan on Spark: {plan}", f"    because {why}"]
     if program.compiled and not program.derives:
         lines.append("    fused for files: one task reads, runs and writes, which costs less than moving the events")
@@ -78,13 +94,10 @@ def _function(function: Function) -> list[str]:
 
 
 def _mermaid(program: Program) -> list[str]:
+    """Without knowledge of what functions touch."""
     lines = ["flowchart LR"]
     lines += [f'  e{k}(["{e.name}"])' for k, e in enumerate(program.events)]
     lines += [f'  t{i}[("{t.name}")]' for i, t in enumerate(program.tables)]
     for i, (kind, name) in enumerate(program.bindings):
         lines += [f'  f{i}["{name}"]', f"  e{kind} --> f{i}"]
-    for function in program.functions:
-        reads = sorted({function.sites[s].table for s in function.dependencies.reads})
-        writes = sorted({function.sites[s].table for s in function.dependencies.writes})
-        lines += [f"  t{i} -.-> f{function.index}" for i in reads] + [f"  f{function.index} ==> t{i}" for i in writes]
     return lines
