@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from mainstem.lang import ir
 from mainstem.lang.pieces import Cell, Draft, cells_read
 from mainstem.lang.slices import may_be_unset
-from mainstem.lang.tables import Cuttable, TableGraph, may_fail_rarely
-
-Columns = tuple[str, ...]
+from mainstem.lang.tables import Columns, Cuttable, TableGraph, may_fail_rarely
 
 
 @dataclass
@@ -77,12 +75,12 @@ class Cutter:
         return cut
 
     def _in_one_place(self) -> bool:
-        return len(self.stages) == 1 and len({self.f.sites[i].columns for i in self.stage}) == 1
+        return len(self.stages) == 1 and len({self.f.keys[i] for i in self.stage}) == 1
 
     def _whole(self) -> Cut:
         body, cut = self.f.unit.body, self.cut
         live = tuple(s.index for s in body.sites)
-        cut.running[self.stages[0]] = Draft(self.f.unit, body.block, live, answers=True, exact=True)
+        cut.running[self.stages[0]] = Draft(self.f.unit, body.block, live, self.f.keys, answers=True, exact=True)
         cut.may_abort = cut.may_abort or any(isinstance(s, ir.Checked) for s in self.f.statements)
         return cut
 
@@ -95,7 +93,7 @@ class Cutter:
         used = {s.site for s in ir.walk(block) if isinstance(s, ir.Load | ir.Exists | ir.Store | ir.Delete)}
         live = tuple(i for i in met if i in used)
         given = cells_read(block, [i for i in self.stage if i not in live])
-        return Draft(self.f.unit, block, live, given, answers=answers, verdict=verdict)
+        return Draft(self.f.unit, block, live, self.f.keys, given, answers=answers, verdict=verdict)
 
     def _running(self, stage: int) -> Draft:
         return self._draft([*self.stored[stage], *self.f.aborts], stage)
@@ -147,7 +145,7 @@ class Cutter:
         return last[0] if len(last) == 1 else None
 
     def _one_key(self, draft: Draft) -> bool:
-        return len({self.f.sites[i].columns for i in draft.live}) <= 1
+        return len({self.f.keys[i] for i in draft.live}) <= 1
 
     # -- what is read for others --------------------------------------------------------------------------------
 
@@ -156,19 +154,19 @@ class Cutter:
         wanted = dict.fromkeys(cell for draft in takers for cell in draft.given)
         for stage in self.stages:
             cells = [cell for cell in wanted if self.stage[cell[0]] == stage]
-            for columns in dict.fromkeys(self.f.sites[site].columns for site, _ in cells):
-                self._read(stage, tuple(c for c in cells if self.f.sites[c[0]].columns == columns), columns)
+            for columns in dict.fromkeys(self.f.keys[site] for site, _ in cells):
+                self._read(stage, tuple(c for c in cells if self.f.keys[c[0]] == columns), columns)
 
-    def _read(self, stage: int, cells: tuple[Cell, ...], columns: Columns | None) -> None:
+    def _read(self, stage: int, cells: tuple[Cell, ...], columns: Columns) -> None:
         """By the piece that runs there under the same key, when it can't abort; else by a piece of its own."""
         running = self.cut.running.get(stage)
         if running is not None and not running.answers and self._surely_ends(running):
-            if {self.f.sites[i].columns for i in running.live} == {columns}:
+            if {self.f.keys[i] for i in running.live} == {columns}:
                 sites = {*running.live, *(site for site, _ in cells)}
                 self.cut.running[stage] = replace(running, emits=cells, live=tuple(sorted(sites)))
                 return
         live = tuple(dict.fromkeys(site for site, _ in cells))
-        self.cut.reading.setdefault(stage, []).append(Draft(self.f.unit, [], live, emits=cells))
+        self.cut.reading.setdefault(stage, []).append(Draft(self.f.unit, [], live, self.f.keys, emits=cells))
 
     def _surely_ends(self, draft: Draft) -> bool:
         return not self.f.aborts and not any(self.f.sites[i].table in self.checked for i in draft.live)

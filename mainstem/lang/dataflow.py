@@ -19,6 +19,7 @@ from mainstem.lang.lowering import Lowered, Unit
 from mainstem.lang.pieces import Draft, answer_name, cell_name, cell_type, code_name, end_name, finish, return_name
 from mainstem.lang.program import Program, Spec
 from mainstem.lang.tables import RARE_CODES, Edge, Failures, TableGraph, table_graph
+from mainstem.lang.values import seen_as
 from mainstem.schema import EventSchema, Field, Type
 
 __all__ = ["RARE_CODES", "Carry", "Dataflow", "Home", "Piece", "Stage", "dataflow"]
@@ -71,12 +72,23 @@ class Home:
 
 
 @dataclass(frozen=True)
+class ComputedKey:
+    """Columns that hold the key of a site of the original program: what its key slice computes."""
+
+    function: int
+    site: int
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
 class Dataflow:
     program: Program  # the original
     stages: tuple[Stage, ...]
     homes: tuple[Home, ...]
     overflow: Failures
     edges: tuple[Edge, ...] = ()
+    computed: tuple[ComputedKey, ...] = ()  # columns that some pieces take, and that the log does not have
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -119,7 +131,18 @@ class _Builder:
         home = self._home()
         taken = {c for p in [*(p for s in stages for p in s.pieces), *home.pieces] for g in p.given for c in g.columns}
         stages = tuple(replace(s, pieces=tuple(_trimmed(p, taken) for p in s.pieces)) for s in stages)
-        return Dataflow(program, stages, (home,), self.failures, tuple(self.graph.edges))
+        return Dataflow(program, stages, (home,), self.failures, tuple(self.graph.edges), self._computed(stages))
+
+    def _computed(self, stages: tuple[Stage, ...]) -> tuple[ComputedKey, ...]:
+        taken = {name for stage in stages for piece in stage.pieces for name in piece.fields}
+        found: dict[tuple[str, ...], ComputedKey] = {}
+        for cut in self.cuts:
+            for site in cut.function.sites:
+                names = cut.function.keys[site.index]
+                if names is not None and site.columns is None and taken.intersection(names) and names not in found:
+                    types = tuple(Type(seen_as(part)) for part in self.schemas[site.table].key)
+                    found[names] = ComputedKey(cut.function.unit.body.index, site.index, names, types)
+        return tuple(found.values())
 
     # -- stages -------------------------------------------------------------------------------------------------
 
@@ -176,7 +199,8 @@ class _Builder:
         key = unit.body.sites[0].columns if keyed and unit.body.sites else None
         return Piece(
             number, draft.function, original.kind, stage, local,
-            tuple(n for n in unit.body.fields if n in original.fields and n != "ts"), self._given(unit),
+            tuple(n for n in unit.body.fields if n != "ts" and (n in original.fields or n in draft.key_fields)),
+            self._given(unit),
             key, tuple(names), first_return=unit.body.first_return,
             emits_return=return_name(draft.function) if draft.answers and stage >= 0 else None, exact=draft.exact,
         )  # fmt: skip

@@ -258,3 +258,26 @@ def rewritten(block: Block, change: Callable[[Statement], list[Statement]]) -> B
             case _:
                 result += change(s)
     return result
+
+
+def texts(s: Statement) -> list[str]:
+    """Where a statement may name a field of the event."""
+    values: list[Value] = []
+    match s:
+        case Let():
+            return [s.text]
+        case Item():
+            values = [s.index]
+        case Checked():
+            values = [*s.arguments]
+        case Resolve():
+            values = [*s.key]
+        case Store():
+            values = [s.value]
+        case If() | While() | AbortIf():
+            values = [s.condition]
+        case For():
+            values = [s.start, s.stop]
+        case Return():
+            values = [value for _, value in s.columns]
+    return [text for value in values for text in (value.text, value.null) if text is not None]

@@ -12,6 +12,7 @@ from mainstem.lang.keys import check_keys, key_slice, mark_repeats
 from mainstem.lang.program import FIXED_COLUMNS, Bound, Spec
 from mainstem.lang.source import Source, source_of
 from mainstem.lang.statements import lower_body, lower_check
+from mainstem.schema import Field
 
 Checks = dict[int, list[tuple[str, int, ir.Block]]]
 """Per table: (name, abort code, block) of each of its checks."""
@@ -24,6 +25,7 @@ class Unit:
     body: emit.Body
     source: Source
     flow: Flow
+    derived: tuple[Field, ...] = ()  # fields of its event type that derive functions add
 
 
 class Lowered:
@@ -85,7 +87,7 @@ class Lowered:
             tuple(t.schema for t in self.spec.tables),
         )
         self._note_columns(frame, source)
-        return Unit(body, source, flow)
+        return Unit(body, source, flow, self.spec.events[kind].derived)
 
     def _note_columns(self, frame: Frame, source: Source) -> None:
         for name, (base, line) in frame.columns.items():

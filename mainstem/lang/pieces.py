@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mainstem.lang import emit, ir
 from mainstem.lang.flow import Flow
@@ -57,9 +57,9 @@ def cell_type(body: emit.Body, cell: Cell) -> Type:
 
 
 def _field(body: emit.Body, site: int, name: str) -> Field:
-    field = body.tables_schemas[body.sites[site].table].field(name)
-    assert field is not None
-    return field
+    found = body.tables_schemas[body.sites[site].table].field(name)
+    assert found is not None
+    return found
 
 
 def cells_read(block: ir.Block, sites: Iterable[int]) -> tuple[Cell, ...]:
@@ -81,6 +81,7 @@ class Draft:
     unit: Unit
     block: ir.Block  # with the sites of the function
     live: tuple[int, ...] = ()  # sites whose rows it meets
+    keys: Mapping[int, tuple[str, ...] | None] = field(default_factory=dict)  # of all sites: columns, where they are
     given: tuple[Cell, ...] = ()
     emits: tuple[Cell, ...] = ()  # handed on as they are before the transaction
     answers: bool = False  # its returns carry the function's output columns
@@ -90,6 +91,16 @@ class Draft:
     @property
     def function(self) -> int:
         return self.unit.body.index
+
+    @property
+    def key_fields(self) -> dict[str, Type]:
+        """Columns of computed keys."""
+        body, found = self.unit.body, dict[str, Type]()
+        for site in (body.sites[i] for i in self.live):
+            types = body.tables_schemas[site.table].key
+            if site.columns is None:
+                found |= {n: Type(seen_as(t)) for n, t in zip(self.keys.get(site.index) or (), types, strict=False)}
+        return found
 
     @property
     def given_fields(self) -> dict[str, Type]:
@@ -107,10 +118,12 @@ def finish(draft: Draft, index: int, kind: int, shared: Shared, names: Mapping[s
     block = [*opening, *draft.block, ir.Return(draft.unit.source.tree.lineno, 0)]
     block = ir.rewritten(block, lambda s: _returned(s, draft, names))
     block = ir.rewritten(block, _Placed(draft, live, shared).statement)
-    sites = [_site(body.sites[site], n, block) for site, n in live.items()]
-    keys = key_slice(body.block, [body.sites[i] for i in draft.live], draft.unit.flow)
+    keyed = [replace(body.sites[site], columns=draft.keys.get(site)) for site in draft.live]
+    keys = key_slice(body.block, keyed, draft.unit.flow)
     keys = None if keys is None else ir.rewritten(keys, lambda s: _resolved_alone(s, live))
-    fields = _used_fields([*block, *(keys or [])], {**body.fields, **draft.given_fields}, sites)
+    sites = [_site(site, n, block) for n, site in enumerate(keyed)]
+    known = {**body.fields, **draft.given_fields, **draft.key_fields}
+    fields = _used_fields([*block, *(keys or [])], known, sites)
     made = emit.Body(index, body.name, kind, block, sites, fields, keys, body.tables_schemas)
     return Unit(made, draft.unit.source, Flow(block))
 
@@ -191,11 +204,11 @@ class _Placed:
         """Nothing where nobody looks."""
         return [ir.Let(s.line, _local((s.site, name)), text, uses)] if (s.site, name) in self.given else []
 
-    def _default(self, field: Field) -> str:
-        value = field.type.zero if field.default is MISSING else field.default
+    def _default(self, of: Field) -> str:
+        value = of.type.zero if of.default is MISSING else of.default
         if isinstance(value, str | bytes):
             return self.shared.string(value).text
-        if field.type.base == "float":
+        if of.type.base == "float":
             return float_text(float(value))
         return str(int(value))
 
@@ -215,29 +228,6 @@ def _used_fields(block: ir.Block, known: Mapping[str, Type], sites: list[ir.Site
     used = {column for site in sites for column in site.columns or ()}
     for s in ir.walk(block):
         used |= {s.field} if isinstance(s, ir.Item) else set()
-        for text in _texts(s):
+        for text in ir.texts(s):
             used.update(_EVENT_NAME.findall(text))
     return {name: type_ for name, type_ in known.items() if name in used}
-
-
-def _texts(s: ir.Statement) -> list[str]:
-    """Where a statement may name a field of the event."""
-    values: list[ir.Value] = []
-    match s:
-        case ir.Let():
-            return [s.text]
-        case ir.Item():
-            values = [s.index]
-        case ir.Checked():
-            values = [*s.arguments]
-        case ir.Resolve():
-            values = [*s.key]
-        case ir.Store():
-            values = [s.value]
-        case ir.If() | ir.While() | ir.AbortIf():
-            values = [s.condition]
-        case ir.For():
-            values = [s.start, s.stop]
-        case ir.Return():
-            values = [value for _, value in s.columns]
-    return [text for value in values for text in (value.text, value.null) if text is not None]

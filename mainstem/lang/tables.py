@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from mainstem.lang import arith, ir
@@ -11,6 +13,8 @@ from mainstem.lang.analyse import cycles
 from mainstem.lang.lowering import Lowered, Unit
 from mainstem.lang.parts import loops_by_state
 from mainstem.lang.slices import Slicer
+
+Columns = tuple[str, ...] | None
 
 Failures = Literal["rare", "tied"]
 """Whether a failing computation (overflow, division by zero) counts as an abort that ties tables together."""
@@ -45,6 +49,12 @@ class Cuttable:
     @property
     def sites(self) -> list[ir.Site]:
         return self.unit.body.sites
+
+    @cached_property
+    def keys(self) -> dict[int, Columns]:
+        """Per site: the columns that are its key; computed keys are columns, too. None for keys that vary in a loop, or
+        that can't be columns."""
+        return key_columns(self.unit, self.slicer)
 
     @property
     def met(self) -> list[ir.Site]:
@@ -122,6 +132,40 @@ def _ordered(groups: list[tuple[int, ...]], pairs: set[tuple[int, int]]) -> list
     return sorted(waves.items(), key=lambda item: (item[1], item[0]))
 
 
+def key_columns(unit: Unit, slicer: Slicer) -> dict[int, Columns]:
+    """Sites whose keys are computed alike share their columns."""
+    found: dict[int, Columns] = {}
+    alike: dict[tuple[str, ...], Columns] = {}
+    for site in unit.body.sites:
+        if site.columns is not None or site.dynamic or uses_derived(unit):
+            found[site.index] = site.columns
+            continue
+        key = next(s.key for s in slicer.statements if isinstance(s, ir.Resolve) and s.site == site.index)
+        formula = tuple(_formula(value, slicer, site.index) for value in key)
+        names = tuple(f"k{unit.body.index}_{site.index}_{part}" for part in range(len(key)))
+        found[site.index] = alike.setdefault(formula, names)
+    return found
+
+
+def _formula(value: ir.Value, slicer: Slicer, site: int) -> str:
+    """The computation behind a value, written out; of a name that is set more than once, just its name at this site."""
+    if not value.text.isidentifier() or value.text.startswith("e_"):
+        return value.text
+    setters = [s for s in slicer.statements if value.text in ir.defines(s)]
+    match setters:
+        case [ir.Let(text=text)]:
+            return re.sub(r"\b[lt]\w*", lambda m: _formula(ir.Value(m[0], ""), slicer, site), text)
+        case [ir.Checked(call=call, arguments=arguments)]:
+            return f"{call}({', '.join(_formula(a, slicer, site) for a in arguments)})"
+    return f"{value.text} of {site}"
+
+
+def uses_derived(unit: Unit) -> bool:
+    """Whether its computed keys may need columns that are themselves computed when the log is read."""
+    texts = [t for s in ir.walk(unit.body.slice or []) for t in ir.texts(s)]
+    return any(re.search(rf"\b(?:e|ne|lo|hi)_{field.name}\b", t) for field in unit.derived for t in texts)
+
+
 def why_whole(unit: Unit) -> str:
     """Why a function can't be cut into pieces; empty when it can."""
     body = unit.body
@@ -129,8 +173,8 @@ def why_whole(unit: Unit) -> str:
     if dynamic is not None:
         return f"the key of {dynamic.text} varies in a loop (line {dynamic.line})"
     computed = next((s for s in body.sites if s.columns is None), None)
-    if computed is not None and len(body.sites) > 1:
-        return f"the key of {computed.text} is computed (line {computed.line})"
+    if computed is not None and len(body.sites) > 1 and uses_derived(unit):
+        return f"the key of {computed.text} is computed from a derived column (line {computed.line})"
     for site in body.sites:
         others = [s for s in body.sites if s.table == site.table and s is not site]
         if site.writes and others:
