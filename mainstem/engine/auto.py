@@ -33,8 +33,8 @@ from mainstem.state import State
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
 START_SECONDS = 8e-6  # of calling the serial kernel
-# Events of the first batch, and of one in RESAMPLE, that run serially to learn what a transaction costs; starting the
-# kernel takes as long as many cheap ones, so those are sampled in larger pieces.
+# Events of the first batch, and of one in RESAMPLE while batches run in parallel, that run serially to learn what a
+# transaction costs; starting the kernel takes as long as many cheap ones, so those are sampled in larger pieces.
 SAMPLE_EVENTS = (32, 256, 2_048)
 SAMPLE_SECONDS = 100e-6
 RESAMPLE = 32
@@ -112,6 +112,7 @@ class AutoExecutor(ParallelExecutor):
     ) -> None:
         self._plan: Plan | None = None
         self._batches = 0
+        self._ran_serially = False  # the last batch
         self._warm: set[str] = set()  # strategies that have run here
         self._costs: Costs | None = None
         self._ask_again = 0
@@ -139,7 +140,10 @@ class AutoExecutor(ParallelExecutor):
     # -- serial -------------------------------------------------------------------------------------------------
 
     def _wants_sample(self) -> bool:
-        return self._at_once > 1 and (self.memory.cost is None or self._batches % RESAMPLE == 0)
+        """A batch that runs serially as a whole is the best sample there is."""
+        if self._at_once == 1:
+            return False
+        return self.memory.cost is None or (self._batches % RESAMPLE == 0 and not self._ran_serially)
 
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
         """Runs the first events serially, more of them when they are cheap; gives how many."""
@@ -185,6 +189,7 @@ class AutoExecutor(ParallelExecutor):
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
         cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
         self.memory.learn_cost(cost)
+        self._ran_serially = True
         return Ran("serial", why)
 
     # -- parallel -----------------------------------------------------------------------------------------------
@@ -209,6 +214,7 @@ class AutoExecutor(ParallelExecutor):
         if strategy is SERIAL:
             return self._serial(arrays, count, first_event, why)
         ran = self.run_with(strategy, arrays, count, first, why, batch)
+        self._ran_serially = False
         self._learn(strategy, ran, time.perf_counter() - start, count - first)
         aborted = float(np.count_nonzero(arrays["code"][first:])) / (count - first)
         self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted

@@ -2,22 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from mainstem.gate.spans import ReadColumns, Span
 from mainstem.schema import Type
 from mainstem.state import State
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
     """Contiguous, aligned and read-only: one array type for all inputs means one compiled form of a kernel."""
-    if not (array.flags.c_contiguous and array.flags.aligned):
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
         array = np.array(array)
+    elif not flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+@dataclass(frozen=True)
+class FieldPlan:
+    """A field of an event type, and what kernels call its arrays."""
+
+    name: str
+    type: Type
+    names: dict[str, str]  # by role, as `kernel_arrays` names them
+    numeric: bool  # kernels may read its values, or the items of its lists, where Arrow has them
+
+    @classmethod
+    def of(cls, kind: int, name: str, type_: Type) -> FieldPlan:
+        names = {role: f"{role}{kind}_{name}" for role in ("x", "ok", "off")}
+        numeric = not type_.nullable and type_.base in ("int", "float", "datetime")
+        return cls(name, type_, names, numeric)
+
+
+class InPlace:
+    """Reads the numbers of an event type where Arrow has them. What it knows about a record batch it keeps, because
+    many batches may be cut from it."""
+
+    def __init__(self, fields: Sequence[FieldPlan]) -> None:
+        self._fields = fields
+        self._source: ReadColumns | None = None
+        self._values: list[tuple[str, np.ndarray]] = []
+        self._lists: list[tuple[str, np.ndarray, str, np.ndarray]] = []
+        self._others: list[FieldPlan] = []
+
+    def read(self, span: Span, arrays: dict[str, Any]) -> list[FieldPlan]:
+        """Adds the arrays that kernels read; gives the fields that are left."""
+        if span.source is not self._source:
+            self._open(span.source)
+        start, stop = span.start, span.stop
+        for name, values in self._values:
+            arrays[name] = values[start:stop]
+        for offsets_name, offsets, name, items in self._lists:
+            wide = arrays[offsets_name] = offsets[start : stop + 1].astype(np.int64)
+            wide.flags.writeable = False
+            arrays[name] = items
+        return self._others
+
+    def _open(self, source: ReadColumns) -> None:
+        self._source, self._values, self._lists, self._others = source, [], [], []
+        for field in self._fields:
+            values = source.values(field.name) if field.numeric and not field.type.is_list else None
+            lists = source.lists(field.name) if field.numeric and field.type.is_list else None
+            if values is not None:
+                self._values.append((field.names["x"], values))
+            elif lists is not None:
+                self._lists.append((field.names["off"], lists[0], field.names["x"], lists[1]))
+            else:
+                self._others.append(field)
 
 
 def kernel_arrays(type_: Type, column: pa.Array | None, state: State) -> dict[str, np.ndarray]:

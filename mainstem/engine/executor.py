@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from numba.core.errors import NumbaError
 from mainstem.engine.buffers import fresh
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
-from mainstem.engine.outputs import OutputBuilder
+from mainstem.engine.outputs import OutputBuilder, Verdicts
 from mainstem.engine.result import BatchResult, BatchStats, Ran
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
-from mainstem.lang import INTERNAL, Program
+from mainstem.lang import Program
 from mainstem.state import State
+
+_CODE = np.dtype(np.int16)
 
 
 class Executor:
@@ -29,11 +32,18 @@ class Executor:
         self.functions = load(program.source, jit)
         self.operations = Operations(program, state, self.functions)
         self.outputs = OutputBuilder(program, state)
+        self._serial_kernel = self.functions["serial"]
+        self._serial_arguments = itemgetter(*program.parameters)
+        self._result_plans = [
+            (f"O{n}", f"N{n}", type_.storage, name in program.nullable_outputs)
+            for n, (name, type_) in enumerate(program.outputs)
+        ]
         self._functions_of_kind = np.array([len(group) for group in program.per_kind], np.int64)
         self._mark = 0
         count = len(program.tables)
         self._marks = [np.zeros(0, np.int64) for _ in range(count)]
         self._lists = [np.zeros(0, np.int64) for _ in range(count)]
+        self._tracking_names = [(f"M{i}", f"L{i}") for i in range(count)]
         if jit:
             self._compile()
 
@@ -65,14 +75,14 @@ class Executor:
         keyed = time.perf_counter()
         how = self._execute(arrays, count)
         ran = time.perf_counter()
-        code, ret = arrays["code"], arrays["ret"]
-        if np.any(code.view(np.uint16) == INTERNAL):
+        verdicts = Verdicts(arrays["code"])
+        if verdicts.broken:
             raise MainstemError(
                 "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
                 "run with engine='oracle' and report the function"
             )
-        outputs = self.outputs.build(batch, first_seq, code, ret, columns, nulls)
-        aborted = int(np.count_nonzero(code))
+        outputs = self.outputs.build(batch, first_seq, verdicts, arrays["ret"], columns, nulls)
+        aborted = verdicts.aborted
         seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
         stats = BatchStats(
             len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown
@@ -87,25 +97,23 @@ class Executor:
     def _run_serially(self, arrays: dict[str, Any], first: int, end: int) -> None:
         """Runs some events of the batch, those before `first` having run."""
         begin = arrays["begin"] = np.zeros(3 + len(self.program.events), np.int64)
-        begin[:2] = first, end
+        begin[1] = end
         if first > 0:
+            begin[0] = first
             begin[3:] = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
             begin[2] = begin[3:] @ self._functions_of_kind
-        self.functions["serial"](*(arrays[name] for name in self.program.parameters))
+        self._serial_kernel(*self._serial_arguments(arrays))
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-        arrays["code"] = fresh(count, np.int16)
+        arrays["code"] = fresh(count, _CODE)
         arrays["ret"] = self.operations.scratch.array("ret", count, self.outputs.return_dtype)
         columns: list[np.ndarray] = []
         nulls: list[np.ndarray | None] = []
-        for n, (name, type_) in enumerate(self.program.outputs):
-            columns.append(fresh(count, type_.storage))
-            nulls.append(
-                self.operations.scratch.array(f"N{n}", count, np.uint8)
-                if name in self.program.nullable_outputs
-                else None
-            )
-            arrays |= {f"O{n}": columns[n], f"N{n}": nulls[n]}
+        for name, null_name, storage, nullable in self._result_plans:
+            arrays[name] = fresh(count, storage)
+            arrays[null_name] = self.operations.scratch.array(null_name, count, np.uint8) if nullable else None
+            columns.append(arrays[name])
+            nulls.append(arrays[null_name])
         self._tracking_arrays(arrays)
         return columns, nulls
 
@@ -118,7 +126,8 @@ class Executor:
                 grown = np.zeros(len(table.rows), np.int64)
                 grown[: len(self._marks[i])] = self._marks[i]
                 self._marks[i], self._lists[i] = grown, np.zeros(len(table.rows), np.int64)
-            arrays |= {f"M{i}": self._marks[i], f"L{i}": self._lists[i]}
+            mark_name, list_name = self._tracking_names[i]
+            arrays[mark_name], arrays[list_name] = self._marks[i], self._lists[i]
 
     def _deltas(self) -> dict[str, pa.Table]:
         if not self.track:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from mainstem.engine.buffers import fresh
 from mainstem.gate import EventBatch
 from mainstem.gate.batch import identity
-from mainstem.lang import Program
+from mainstem.lang import INTERNAL, Program
 from mainstem.state import State
+from mainstem.state.jit import kernel
 
 STATUSES = pa.array(["committed", "aborted"])
+_INT64, _FLOAT64, _BOOL = pa.int64(), pa.float64(), pa.bool_()
+_SEQ, _STATUS = np.dtype(np.int64), np.dtype(np.uint8)
+_SMALL, _WIDE = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int16(), pa.string())
+
+
+class Mask:
+    """Which rows have a value: as flags, as Arrow's bitmap and as a number of nulls, each found out once."""
+
+    def __init__(self, valid: np.ndarray) -> None:
+        self.valid = valid
+        self.nulls = len(valid) - int(np.count_nonzero(valid))
+        self.bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if self.nulls else None
 
 
 class OutputBuilder:
@@ -26,11 +41,16 @@ class OutputBuilder:
         self._functions = pa.array(list(dict.fromkeys(names)))
         self._function_codes = np.array([list(dict.fromkeys(names)).index(n) for n in names], np.int8)
         self._per_kind = program.per_kind
+        self._names_functions = program.names_functions
         self._counts = np.array([len(group) for group in self._per_kind], np.int64)
         self._simple = bool(np.all(self._counts == 1))
         slots = [(), *(columns for f in program.functions for columns in f.returns)]
         # Per column: which returns give it. Return 0 is "none", also for aborted transactions.
-        self._given = [np.array([name in columns for columns in slots]) for name, _ in program.outputs]
+        given = [tuple(name in columns for columns in slots) for name, _ in program.outputs]
+        self._masks = list(dict.fromkeys(given))
+        self._mask_of_column = [self._masks.index(mask) for mask in given]
+        self._given = [None if all(mask[1:]) else np.array(mask) for mask in self._masks]
+        self._bases = [type_.base for _, type_ in program.outputs]
         self.return_dtype = np.uint8 if len(slots) <= 256 else np.uint16
 
     def transactions(self, batch: EventBatch) -> int:
@@ -39,23 +59,22 @@ class OutputBuilder:
         return int(self._counts[batch.kind].sum())
 
     def build(
-        self, batch: EventBatch, first_seq: int, code: np.ndarray, ret: np.ndarray,
+        self, batch: EventBatch, first_seq: int, verdicts: Verdicts, ret: np.ndarray,
         columns: list[np.ndarray], nulls: list[np.ndarray | None],
     ) -> pa.RecordBatch:  # fmt: skip
         event = None if self._simple else np.repeat(np.arange(len(batch)), self._counts[batch.kind])
-        ts = batch.ts if event is None else batch.ts[event]
-        kind = batch.kind if event is None else batch.kind[event]
-        seq = np.add(identity(len(batch)), first_seq, out=fresh(len(batch), np.int64))
-        aborted = np.not_equal(code, 0, out=fresh(len(code), np.bool_))
+        ts = np.ascontiguousarray(batch.ts if event is None else batch.ts[event])
+        kind = np.ascontiguousarray(batch.kind if event is None else batch.kind[event])
+        seq = np.add(identity(len(batch)), first_seq, out=fresh(len(batch), _SEQ))
         arrays = [
-            pa.array(ts),
-            pa.array(seq if event is None else seq[event]),
-            _dictionary(kind.view(np.int8), self._events),
+            _numbers(_INT64, ts),
+            _numbers(_INT64, seq if event is None else seq[event]),
+            _dictionary(_SMALL, kind, self._events),
         ]
-        if event is not None and self.program.names_functions:
-            arrays.append(_dictionary(self._function_codes[self._function(batch, event)], self._functions))
-        arrays.append(_dictionary(aborted.view(np.int8), STATUSES))
-        arrays.append(_dictionary(code, self._reasons, aborted))
+        if event is not None and self._names_functions:
+            arrays.append(_dictionary(_SMALL, self._function_codes[self._function(batch, event)], self._functions))
+        arrays.append(_dictionary(_SMALL, verdicts.status, STATUSES))
+        arrays.append(_dictionary(_WIDE, verdicts.code, self._reasons, Mask(verdicts.status)))
         arrays += self._columns(ret, columns, nulls)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -68,33 +87,53 @@ class OutputBuilder:
         return flat[starts[batch.kind[event]] + turn]
 
     def _columns(self, ret: np.ndarray, columns: list[np.ndarray], nulls: list[np.ndarray | None]) -> list[pa.Array]:
-        masks: dict[bytes, np.ndarray] = {}
-        out = []
-        for (_, type_), values, null, given in zip(self.program.outputs, columns, nulls, self._given, strict=True):
-            key = given.tobytes()
-            valid = masks.get(key)
-            if valid is None:
-                valid = masks[key] = ret != 0 if given[1:].all() else given[ret]
-            out.append(self._column(values, valid if null is None else valid & (null == 0), type_.base))
-        return out
+        masks = [Mask(ret != 0 if given is None else given.take(ret)) for given in self._given]
+        return [
+            self._column(values, masks[mask] if null is None else Mask(masks[mask].valid & (null == 0)), base)
+            for values, null, mask, base in zip(columns, nulls, self._mask_of_column, self._bases, strict=True)
+        ]
 
-    def _column(self, values: np.ndarray, valid: np.ndarray, base: str) -> pa.Array:
+    def _column(self, values: np.ndarray, mask: Mask, base: str) -> pa.Array:
         if base in ("str", "bytes"):
             pool = self.state.strings if base == "str" else self.state.binaries
-            return pool.decode(np.where(valid, values, -1))
-        count = len(values)
-        bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+            return pool.decode(np.where(mask.valid, values, -1))
         if base == "bool":
-            return pa.Array.from_buffers(
-                pa.bool_(), count, [bitmap, pa.py_buffer(np.packbits(values != 0, bitorder="little"))]
-            )
-        return pa.Array.from_buffers(
-            pa.float64() if base == "float" else pa.int64(), count, [bitmap, pa.py_buffer(values)]
-        )
+            bits = pa.py_buffer(np.packbits(values != 0, bitorder="little"))
+            return pa.Array.from_buffers(_BOOL, len(values), [mask.bitmap, bits], mask.nulls)
+        return _numbers(_FLOAT64 if base == "float" else _INT64, values, mask)
 
 
-def _dictionary(indices: np.ndarray, values: pa.Array, valid: np.ndarray | None = None) -> pa.DictionaryArray:
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    type_ = pa.from_numpy_dtype(indices.dtype)
-    codes = pa.Array.from_buffers(type_, len(indices), [bitmap, pa.py_buffer(np.ascontiguousarray(indices))])
-    return pa.DictionaryArray.from_arrays(codes, values, safe=False)
+class Verdicts:
+    """The codes of a batch's transactions, 0 for those that committed, and what follows from them."""
+
+    def __init__(self, code: np.ndarray) -> None:
+        self.code = code
+        self.status = fresh(len(code), _STATUS)  # positions in STATUSES
+        self.aborted = int(_survey(code, self.status, INTERNAL))
+
+    @property
+    def broken(self) -> bool:
+        """Whether a transaction met an internal error."""
+        return self.aborted < 0
+
+
+@kernel
+def _survey(code: np.ndarray, status: np.ndarray, internal: int) -> int:
+    """How many transactions aborted; a negative number when one has the code `internal`."""
+    aborted = broken = 0
+    for t in range(len(code)):
+        failed = code[t] != 0
+        status[t] = failed
+        aborted += failed
+        broken |= (int(code[t]) & 0xFFFF) == internal
+    return -1 if broken else aborted
+
+
+def _numbers(type_: pa.DataType, values: np.ndarray, mask: Mask | None = None) -> pa.Array:
+    bitmap, nulls = (None, 0) if mask is None else (mask.bitmap, mask.nulls)
+    return pa.Array.from_buffers(type_, len(values), [bitmap, pa.py_buffer(values)], nulls)
+
+
+def _dictionary(type_: pa.DataType, codes: np.ndarray, values: pa.Array, mask: Mask | None = None) -> Any:
+    bitmap, nulls = (None, 0) if mask is None else (mask.bitmap, mask.nulls)
+    return pa.DictionaryArray.from_buffers(type_, len(codes), [bitmap, pa.py_buffer(codes)], values, nulls)

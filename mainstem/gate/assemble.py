@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from mainstem.gate.batch import Columns, EventBatch, constant_kind, frozen, identity
 from mainstem.gate.kernels import grouped_in_order, merge_order, sort_order
 from mainstem.gate.piece import Chunk, Part
+from mainstem.gate.spans import cut_arrays
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Slice:
 
 def assemble(taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, ...]) -> EventBatch:
     """A batch of the rows taken, given per input (in input order, and in the order of offsets)."""
-    in_order = all(part.chunk.in_order for part in chain.from_iterable(taken))
-    if in_order and len(taken) == 1 and len(taken[0]) == 1:
+    if len(taken) == 1 and len(taken[0]) == 1 and taken[0][0].chunk.in_order:
         return _view(taken[0][0], kinds, position)
+    in_order = all(part.chunk.in_order for part in chain.from_iterable(taken))
     stack = _Stack(kinds)
     for part in chain.from_iterable(taken):
         stack.add(part)
@@ -67,7 +68,7 @@ class _Stack:
     def __init__(self, kinds: int) -> None:
         self._slices: list[Slice] = []
         self._pos: list[list[np.ndarray]] = [[] for _ in range(kinds)]
-        self._arrays: list[list[dict[str, pa.Array]]] = [[] for _ in range(kinds)]
+        self._arrays: list[list[Mapping[str, pa.Array]]] = [[] for _ in range(kinds)]
         self._height = [0] * kinds
 
     def add(self, part: Slice) -> None:
@@ -115,15 +116,18 @@ class _Stack:
 
 def _cut(part: Part, taken: Slice) -> Columns:
     """The rows of a type in a slice of its chunk, with a span of the columns that holds them."""
+    if len(taken) == len(taken.chunk):
+        own = len(taken) if part.rows is None else len(part.rows)
+        return Columns(identity(own) if part.pos is None else frozen(part.pos), part.arrays)
     first, last = taken.start, taken.stop
     if part.rows is not None:
         first, last = np.searchsorted(part.rows, (first, last)).tolist()
     pos = (identity(last) if part.pos is None else part.pos)[first:last]
-    if first == last or len(taken) == len(taken.chunk):
+    if first == last:
         return Columns(frozen(pos), part.arrays)
     low, high = int(pos[0]), int(pos[-1]) + 1
     pos = identity(len(pos)) if high - low == len(pos) else pos - low
-    return Columns(frozen(pos), {name: array.slice(low, high - low) for name, array in part.arrays.items()})
+    return Columns(frozen(pos), cut_arrays(part.arrays, low, high - low))
 
 
 def _kind_of(part: Slice) -> np.ndarray:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
+from mainstem.gate.spans import Span
 
 
 @dataclass
@@ -17,17 +20,19 @@ class Columns:
     """
 
     pos: np.ndarray
-    arrays: dict[str, pa.Array]
+    arrays: Mapping[str, pa.Array]
 
     @property
     def height(self) -> int:
         """Rows of `arrays`; without arrays, as many as `pos` needs."""
+        if isinstance(self.arrays, Span):
+            return self.arrays.height
         return len(next(iter(self.arrays.values()))) if self.arrays else int(self.pos.max(initial=-1)) + 1
 
     @property
     def dense(self) -> bool:
         """Whether `pos` is 0, 1, 2, … and so every row of `arrays` is an event, in order."""
-        return len(self.pos) == self.height and bool(np.array_equal(self.pos, identity(len(self.pos))))
+        return len(self.pos) == self.height and is_identity(self.pos)
 
 
 @dataclass
@@ -58,6 +63,12 @@ def identity(length: int) -> np.ndarray:
     if length > len(_identity_cache):
         _identity_cache = frozen(np.arange(length, dtype=np.int64))
     return _identity_cache[:length]
+
+
+def is_identity(rows: np.ndarray) -> bool:
+    if rows.base is _identity_cache and (not len(rows) or rows[0] == 0):  # what `identity` gives
+        return True
+    return bool(np.array_equal(rows, identity(len(rows))))
 
 
 def constant_kind(kind: int, length: int) -> np.ndarray:

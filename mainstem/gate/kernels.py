@@ -142,3 +142,49 @@ def first_rows(runs: Sequence[np.ndarray], limit: int) -> list[int]:
         counts[number] += ties
         left -= ties
     return counts
+
+
+@_kernel
+def ascending(ts: np.ndarray, clock: int) -> bool:
+    """Whether no ts is below `clock` or its predecessor. Without a way out of the loop it takes several at once."""
+    if len(ts) == 0:
+        return True
+    falls = ts[0] < clock
+    for row in range(1, len(ts)):
+        falls |= ts[row] < ts[row - 1]
+    return not falls
+
+
+@_kernel
+def rows_by_kind(kind: np.ndarray, rows: np.ndarray, ends: np.ndarray) -> int:
+    """The rows of kind 0, then those of kind 1, …; those of kind k end before `ends[k]`. Gives how many there are.
+
+    `rows` has one place more than there are rows: each is written down before it is known to be of the kind, which
+    spares a branch that a processor can't predict.
+    """
+    at = 0
+    for number in range(len(ends)):
+        for row in range(len(kind)):
+            rows[at] = row
+            at += kind[row] == number
+        ends[number] = at
+    return at
+
+
+@_kernel
+def all_valid(bits: np.ndarray, first: int, count: int) -> bool:
+    """Whether `count` validity bits from `first` on are set."""
+    valid = 1
+    for at in range(first, first + count):
+        valid &= bits[at >> 3] >> (at & 7)
+    return valid == 1
+
+
+@_kernel
+def all_valid_at(bits: np.ndarray, first: int, rows: np.ndarray) -> bool:
+    """Whether the validity bits of these rows are set, row 0 having bit `first`."""
+    valid = 1
+    for row in rows:
+        at = first + row
+        valid &= bits[at >> 3] >> (at & 7)
+    return valid == 1

@@ -53,7 +53,7 @@ def batches(
     if len(schemas) >= UNKNOWN:
         raise ProgramError(f"the app has {len(schemas)} event types", remedy=f"declare at most {UNKNOWN - 1}")
     cuts, rows = _to_leave_out(skip, batch_size, len(inputs))
-    fields = _used_fields(schemas, columns, {derive.event for derive in derives})
+    fields = used_fields(schemas, columns, {derive.event for derive in derives})
     streams = []
     for number, (source, first) in enumerate(zip(inputs, rows, strict=True)):
         request = Request(tuple(schemas), fields, batch_size, source.event)
@@ -75,7 +75,7 @@ def _to_leave_out(skip: Skip, batch_size: int, inputs: int) -> tuple[Cuts, tuple
     return Cuts.regular(batch_size, events), rows
 
 
-def _used_fields(
+def used_fields(
     schemas: Sequence[EventSchema], columns: UsedColumns | None, deriving: set[str]
 ) -> tuple[tuple[Field, ...], ...]:
     """Fields to read per event type. Derive functions see all declared fields."""

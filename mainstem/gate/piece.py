@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ class Part:
     kind: int
     rows: np.ndarray | None
     pos: np.ndarray | None
-    arrays: dict[str, pa.Array]
+    arrays: Mapping[str, pa.Array]
 
 
 @dataclass

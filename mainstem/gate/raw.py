@@ -27,6 +27,9 @@ class Place:
         return Place(self.file, self.row + rows)
 
 
+_NOWHERE = Place()
+
+
 @dataclass(frozen=True)
 class Malformed:
     """A line of a file that is no row at all."""
@@ -37,20 +40,38 @@ class Malformed:
 
 @dataclass
 class RawBatch:
-    """Rows as Arrow columns. `all_names` are the columns of the source where only some were read."""
+    """Rows as Arrow columns: `count` rows of a record batch from `start` on.
 
-    batch: pa.RecordBatch
+    `all_names` are the columns of the input where only some were read.
+    """
+
+    source: pa.RecordBatch
     format: Format = "typed"
     all_names: Sequence[str] | None = None
-    place: Place = Place()
+    place: Place = _NOWHERE
+    start: int = 0
+    count: int = -1  # all of them
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            self.count = int(self.source.num_rows)
 
     def __len__(self) -> int:
-        return int(self.batch.num_rows)
+        return self.count
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        """Just these rows. Cut out when they are asked for: rows that need no conversion are read from the source."""
+        if self.count == self.source.num_rows:
+            return self.source
+        return self.source.slice(self.start, self.count)
 
     def slice(self, start: int, count: int) -> RawBatch:
-        if start == 0 and count >= len(self):
+        if start == 0 and count >= self.count:
             return self
-        return replace(self, batch=self.batch.slice(start, count), place=self.place.after(start))
+        count = min(count, self.count - start)
+        place = self.place.after(start) if self.place.file else self.place
+        return RawBatch(self.source, self.format, self.all_names, place, self.start + start, count)
 
 
 @dataclass
@@ -59,7 +80,7 @@ class RawRows:
 
     rows: list[Any]
     format: Format = "typed"
-    place: Place = Place()
+    place: Place = _NOWHERE
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -105,6 +126,8 @@ class Input(ABC):
 
     event: str | None = None
     what: str
+    first_row: int = 0
+    """The row of the input that `read` starts at, when it was called: a task may read a part of an input."""
 
     @abstractmethod
     def read(self, request: Request) -> Iterator[Raw]: ...

@@ -66,6 +66,9 @@ class Merger:
 
     def _step(self, live: list[int], limit: int) -> list[tuple[int, Slice]]:
         """The rows that come next, `limit` at most, as some of the rows at hand of some inputs."""
+        if len(live) == 1:  # nothing can precede its rows
+            stream = self._streams[live[0]]
+            return [(live[0], stream.take(min(stream.at_hand, limit)))]
         clocks = [self._streams[number].clock for number in live]
         ready = ready_rows(clocks)
         if sum(ready) > limit:
@@ -79,8 +82,6 @@ def ready_rows(clocks: list[np.ndarray]) -> list[int]:
     The input whose last row at hand is smallest decides: any input may still deliver rows with the clock of its
     last row, and they precede equal ones of inputs that come later in the list.
     """
-    if len(clocks) == 1:
-        return [len(clocks[0])]
     slowest = min(range(len(clocks)), key=lambda at: (clocks[at][-1], at))
     return rows_before(clocks, slowest, int(clocks[slowest][-1]), len(clocks[slowest]))
 

@@ -20,12 +20,13 @@ class Stream:
     def __init__(self, source: Input, request: Request, validator: Validator, skip: int) -> None:
         self.validator, self._skip = validator, skip
         self._reader = source.read(request)
+        validator.offset = source.first_row
         self._raw: Raw | None = None
         self._cursor = 0
         self._head: Chunk | None = None
         self._at = 0
         self.finished = False
-        self.consumed = skip
+        self.consumed = max(skip, source.first_row)
         self.reached = INT64_MIN
         """The clock of the last row that was taken or skipped."""
 
@@ -38,6 +39,11 @@ class Stream:
     def ts(self) -> np.ndarray:
         """Times of the rows at hand."""
         return self._head.ts[self._at :] if self._head is not None else _NO_ROWS
+
+    @property
+    def at_hand(self) -> int:
+        """How many rows are at hand."""
+        return len(self._head) - self._at if self._head is not None else 0
 
     @property
     def in_order(self) -> bool:

@@ -13,7 +13,9 @@ import numpy as np
 from mainstem.errors import InputError
 from mainstem.gate import flaws as flaw
 from mainstem.gate.batch import frozen
+from mainstem.gate.clean import CleanReader
 from mainstem.gate.columns import piece_of_batch
+from mainstem.gate.kernels import ascending
 from mainstem.gate.objects import piece_of_rows
 from mainstem.gate.piece import UNKNOWN, Chunk, Disorder, Origin, Piece
 from mainstem.gate.raw import Input, Place, Raw, RawBatch, Request
@@ -55,6 +57,7 @@ class Validator:
     ) -> None:
         self.number, self.source, self.request = number, source, request
         self.on_bad, self.rejects, self.unsorted = on_bad, rejects, unsorted
+        self._reader = CleanReader(request)
         self.offset = 0
         self.clock = INT64_MIN
 
@@ -65,6 +68,9 @@ class Validator:
     def accept(self, raw: Raw) -> Chunk:
         """The good rows of the next rows of the input."""
         if isinstance(raw, RawBatch):
+            clean = self._reader.read(raw, self.clock)
+            if clean is not None:
+                return self._accepted(Chunk(clean.ts, clean.kind, self.offset, clean.parts), len(raw))
             piece = piece_of_batch(raw, self.request, self.label)
         else:
             piece = piece_of_rows(raw, self.request, self.label)
@@ -72,7 +78,11 @@ class Validator:
         chunk = self._clean(origin)
         if chunk is None:
             chunk = self._cleaned(origin)
-        self.offset += piece.length
+        return self._accepted(chunk, piece.length)
+
+    def _accepted(self, chunk: Chunk, read: int) -> Chunk:
+        """`chunk` is what was good of the `read` rows that follow."""
+        self.offset += read
         if len(chunk):
             self.clock = int(chunk.clock[-1])
         return chunk
@@ -113,7 +123,7 @@ class Validator:
         return chunk if self._ascending(chunk.ts) else self._in_disorder(chunk, origin)
 
     def _ascending(self, ts: np.ndarray) -> bool:
-        return not len(ts) or (ts[0] >= self.clock and bool((ts[1:] >= ts[:-1]).all()))
+        return bool(ascending(frozen(ts), self.clock))
 
     def _in_disorder(self, chunk: Chunk, origin: Origin) -> Chunk:
         clock = np.maximum.accumulate(chunk.ts)

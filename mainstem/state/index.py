@@ -50,8 +50,11 @@ class KeyIndex:
         return self._look_up(components, ok, insert=True, out=out)
 
     def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """`resolve` of the keys at these positions; dense integer keys are looked up in place, not gathered."""
-        if len(self.direct) and _find_direct_at(self.direct, frozen(components[0]), frozen(positions), out) >= 0:
+        """`resolve` of the keys at these positions; dense integer keys are looked up in place, not gathered.
+
+        All arrays are as kernels take them: contiguous, int64 and, but for `out`, read-only.
+        """
+        if len(self.direct) and _find_direct_at(self.direct, components[0], positions, out) >= 0:
             return out
         return self.resolve([part[positions] for part in components], out=out)
 
@@ -64,26 +67,31 @@ class KeyIndex:
     ) -> np.ndarray:
         if len(components) != self.ncomp:
             raise ValueError(f"a key of {self.ncomp} components was looked up with {len(components)}")
-        flags = _NO_FLAGS if ok is None else frozen(np.ascontiguousarray(ok, np.uint8))
-        parts = [np.ascontiguousarray(part, np.int64) for part in components]
-        wanted = frozen(parts[0].reshape(-1, 1) if self.ncomp == 1 else np.stack(parts, axis=1))
-        out = np.empty(len(wanted), np.int64) if out is None else out
-        self._find(wanted, out)
+        parts = [_component(part) for part in components]
+        out = np.empty(len(parts[0]), np.int64) if out is None else out
+        found = self._find(parts, out)
+        if found >= 0 and ok is None:
+            return out
         known = self.count
+        flags = _NO_FLAGS if ok is None else frozen(np.ascontiguousarray(ok, np.uint8))
         if _count_missing(flags, out):
-            self._settle(wanted, flags, out, insert)
+            self._settle(_stacked(parts), flags, out, insert)
         # A small table has not grown yet, which is when `direct` is chosen; choosing costs microseconds here.
         if self.ncomp == 1 and known < self.count <= _FIRST_CAPACITY:
             self.direct = self._direct_for(_DIRECT_MIN)
         return out
 
-    def _find(self, wanted: np.ndarray, out: np.ndarray) -> None:
-        """Fill `out` with what the fast loop for this kind of key finds, else -1."""
+    def _find(self, parts: list[np.ndarray], out: np.ndarray) -> int:
+        """Fill `out` with what the fast loop for this kind of key finds, else -1; negative when a key was not found."""
         if len(self.direct):
-            _find_direct(self.direct, wanted, out)
-        else:
-            find = (_find1, _find2, _find3)[self.ncomp - 1] if self.ncomp <= 3 else _find_any
-            find(self.slots, self.keys, wanted, out)
+            return _find_direct(self.direct, parts[0], out)
+        if self.ncomp == 1:
+            return _find1(self.slots, self.keys, parts[0], out)
+        if self.ncomp == 2:
+            return _find2(self.slots, self.keys, parts[0], parts[1], out)
+        if self.ncomp == 3:
+            return _find3(self.slots, self.keys, parts[0], parts[1], parts[2], out)
+        return _find_any(self.slots, self.keys, _stacked(parts), out)
 
     def _settle(self, wanted: np.ndarray, flags: np.ndarray, out: np.ndarray, insert: bool) -> None:
         """Look up thoroughly, and add, what the fast loop did not find."""
@@ -211,51 +219,83 @@ def _probe_any(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, i: int) 
     return -1, tag, at
 
 
-# The loops that every event goes through. Their bodies hold nothing but the look-up (not even a count of the missing
-# keys, measured at 20 %), so that the processor works on many keys at once while it waits for memory.
+def _component(values: np.ndarray) -> np.ndarray:
+    flags = values.flags
+    if values.dtype == np.int64 and flags.c_contiguous:
+        return frozen(values) if flags.writeable else values
+    return frozen(np.ascontiguousarray(values, np.int64))
+
+
+def _stacked(parts: list[np.ndarray]) -> np.ndarray:
+    """One key per row."""
+    return frozen(parts[0].reshape(-1, 1) if len(parts) == 1 else np.stack(parts, axis=1))
+
+
+# The loops that every event goes through. Their bodies hold nothing but the look-up and one bit operation (a count of
+# the missing keys was measured at 20 %), so that the processor works on many keys at once while it waits for memory.
+# All give a negative number when a key was not found: -1 has every bit set, and so stays.
 
 
 @kernel
-def _find_direct(direct: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
+def _find_direct(direct: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> int:
+    found = 0
     for i in range(len(out)):
-        key = wanted[i, 0]
-        out[i] = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
+        key = wanted[i]
+        row = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
+        out[i] = row
+        found |= row
+    return found
 
 
 @kernel
 def _find_direct_at(direct: np.ndarray, values: np.ndarray, positions: np.ndarray, out: np.ndarray) -> int:
-    """-> a negative number when a key was not found."""
     found = 0
     for i in range(len(out)):
         key = values[positions[i]]
         row = int(direct[key]) - 1 if 0 <= key < len(direct) else -1
         out[i] = row
-        found |= row  # -1 has every bit set, and so stays
+        found |= row
     return found
 
 
 @kernel
-def _find1(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
+def _find1(slots: np.ndarray, keys: np.ndarray, a: np.ndarray, out: np.ndarray) -> int:
+    found = 0
     for i in range(len(out)):
-        out[i] = probe1(slots, keys, wanted[i, 0])
+        row = probe1(slots, keys, a[i])
+        out[i] = row
+        found |= row
+    return found
 
 
 @kernel
-def _find2(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
+def _find2(slots: np.ndarray, keys: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> int:
+    found = 0
     for i in range(len(out)):
-        out[i] = probe2(slots, keys, wanted[i, 0], wanted[i, 1])
+        row = probe2(slots, keys, a[i], b[i])
+        out[i] = row
+        found |= row
+    return found
 
 
 @kernel
-def _find3(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
+def _find3(slots: np.ndarray, keys: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> int:
+    found = 0
     for i in range(len(out)):
-        out[i] = probe3(slots, keys, wanted[i, 0], wanted[i, 1], wanted[i, 2])
+        row = probe3(slots, keys, a[i], b[i], c[i])
+        out[i] = row
+        found |= row
+    return found
 
 
 @kernel
-def _find_any(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> None:
+def _find_any(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, out: np.ndarray) -> int:
+    found = 0
     for i in range(len(out)):
-        out[i] = _probe_any(slots, keys, wanted, i)[0]
+        row = _probe_any(slots, keys, wanted, i)[0]
+        out[i] = row
+        found |= row
+    return found
 
 
 @kernel

@@ -12,8 +12,10 @@ import pytest
 from gate_support import BOTH, MOVE, PING, mixed, move, read
 
 from mainstem.errors import InputError
-from mainstem.gate import columns as gate_columns
 from mainstem.gate import open_events
+from mainstem.gate.piece import Chunk
+from mainstem.gate.raw import RawBatch
+from mainstem.gate.validate import Validator
 from mainstem.schema import EventSchema
 
 ROWS = [("Move", move(n, n)) if n % 3 == 1 else ("Ping", {"ts": n, "src": n}) for n in range(40)]
@@ -136,12 +138,12 @@ def test_parquet_names_are_read_as_a_dictionary(
         pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=6, store_schema=store_schema)
     expected = read(TABLE, schemas)
     seen: list[pa.DataType] = []
-    kinds_of = gate_columns.kinds_of
+    accept = Validator.accept
 
-    def spy(events: pa.Array, known: list[str]) -> np.ndarray:
-        seen.append(events.type)
-        return kinds_of(events, known)
+    def spy(validator: Validator, raw: RawBatch) -> Chunk:
+        seen.append(raw.source.schema.field("event").type)
+        return accept(validator, raw)
 
-    monkeypatch.setattr(gate_columns, "kinds_of", spy)
+    monkeypatch.setattr(Validator, "accept", spy)
     assert read(tmp_path, schemas, batch_size=10) == expected
     assert seen and all(map(pa.types.is_dictionary, seen))

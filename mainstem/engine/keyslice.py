@@ -1,0 +1,96 @@
+"""Keys that a function computes from its event: its key slice runs before the batch does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mainstem.engine.buffers import Scratch
+from mainstem.engine.columns import frozen
+from mainstem.engine.prepared import ListedPlan, SlicePlan
+from mainstem.state.jit import kernel
+from mainstem.state.table import TableState
+
+_SPARE = 1.25  # batches need a little more or less from one to the next
+_NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Keys of dynamic sites: those of event j stand before `ends[j]`, after those of event j - 1."""
+
+    ends: np.ndarray
+    rows: np.ndarray
+    sites: np.ndarray
+    turns: np.ndarray  # which turn of the function's key loop; -1 outside
+
+
+class KeySlice:
+    """The key slice of one function, with memory for its keys that lives from batch to batch."""
+
+    def __init__(self, plan: SlicePlan, tables: list[TableState], scratch: Scratch) -> None:
+        self._plan, self._tables, self._scratch = plan, tables, scratch
+        self._own: list[Any] = [_NOTHING] * plan.arguments  # what the batch gives is left out: it must not live on
+
+    def resolve(self, arrays: dict[str, Any]) -> dict[int, int]:
+        """Adds the rows of all computed keys; gives the largest number of dynamic keys of one event, per table."""
+        plan, pos = self._plan, arrays[self._plan.pos]
+        ends = [self._scratch.array(keys.ends, len(pos), np.int64) for keys in plan.listed]
+        arguments = self._run(pos, ends, arrays)
+        for single in plan.singles:
+            parts = [arguments[place] for place in single.parts]
+            rows = self._scratch.array(single.target, len(pos), np.int64)
+            rows = self._tables[single.table].index.resolve(parts, arguments[single.ok], rows)
+            arrays[single.target] = frozen(rows)
+        for place, name in plan.turns:
+            arrays[name] = arguments[place]
+        most = {}
+        for keys, end in zip(plan.listed, ends, strict=True):
+            arrays[keys.target] = self._listed(keys, end, arguments)
+            most[keys.table] = _largest_step(end)
+        return most
+
+    def values(self, arrays: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+        """The computed keys themselves, by the name of the site's rows; 0 where the function does not get there."""
+        plan, pos = self._plan, arrays[self._plan.pos]
+        ends = [self._scratch.array(keys.ends, len(pos), np.int64) for keys in plan.listed]
+        arguments = self._run(pos, ends, arrays)
+        return {single.target: [arguments[place] for place in single.parts] for single in plan.singles}
+
+    def _run(self, pos: np.ndarray, ends: list[np.ndarray], arrays: dict[str, Any]) -> list[Any]:
+        """The arguments of the kernel, filled: first it counts dynamic keys, then it writes them down."""
+        plan, arguments = self._plan, self._own.copy()
+        for place, name in plan.given:
+            arguments[place] = arrays[name]
+        for place, name, dtype in plan.per_event:
+            arguments[place] = own = self._scratch.array(name, len(pos), dtype)
+            own.fill(0)  # the slice leaves out the keys of a branch that it does not take
+        plan.kernel(pos, False, *ends, *arguments)
+        if not plan.listed or not len(pos):
+            return arguments
+        for keys, end in zip(plan.listed, ends, strict=True):
+            if len(self._own[keys.site]) < end[-1]:
+                for place in keys.places:
+                    self._own[place] = np.empty(int(end[-1] * _SPARE), np.int64)
+            for place in keys.places:
+                arguments[place] = self._own[place]
+        plan.kernel(pos, True, *ends, *arguments)
+        return arguments
+
+    def _listed(self, keys: ListedPlan, ends: np.ndarray, arguments: list[Any]) -> Listed:
+        count = int(ends[-1]) if len(ends) else 0
+        parts = [arguments[place][:count] for place in keys.parts]
+        rows = self._scratch.array(keys.rows, count, np.int64)
+        rows = self._tables[keys.table].index.resolve(parts, out=rows)
+        return Listed(ends, rows, arguments[keys.site], arguments[keys.turn])
+
+
+@kernel
+def _largest_step(ends: np.ndarray) -> int:
+    largest = before = 0
+    for end in ends:
+        largest = max(largest, end - before)
+        before = end
+    return largest
