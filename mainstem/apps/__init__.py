@@ -17,6 +17,8 @@ APPS = {
     "bidding": "mainstem.apps.bidding",
     "toll": "mainstem.apps.toll",
     "ledger_work": "mainstem.apps.ledger_work",
+    "spam": "mainstem.apps.spam",
+    "fraud": "mainstem.apps.fraud",
 }
 """Name -> module. Names only, so that a command line can list them without importing any."""
 
