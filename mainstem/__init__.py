@@ -18,8 +18,10 @@ from mainstem.errors import (
 from mainstem.lang import abort, require
 from mainstem.result import Result
 from mainstem.schema import Array
+from mainstem.state import entries
 from mainstem.store import Database
 from mainstem.store import open_db as open  # `ms.open("dir/")` reads like the built-in
+from mainstem.variants import variants
 from mainstem.why import Why
 
 __version__ = "0.1.0"
@@ -41,8 +43,10 @@ __all__ = [
     "abort",
     "check",
     "configure",
+    "entries",
     "open",
     "require",
+    "variants",
 ]
 
 

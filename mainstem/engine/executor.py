@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +17,7 @@ from mainstem.engine.buffers import fresh
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
 from mainstem.engine.outputs import OutputBuilder, Verdicts
-from mainstem.engine.result import BatchResult, BatchStats, Ran
+from mainstem.engine.result import BatchResult, BatchStats, Ran, RawResult
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
@@ -62,10 +64,22 @@ class Executor:
         """Execute one batch; its events are `first_seq`, `first_seq + 1`, … of the total order."""
         if self.jit:
             return self._run(batch, first_seq)
-        # Compiled code neither warns nor raises about float overflow; NumPy's scalars would.
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with _quiet():
             return self._run(batch, first_seq)
+
+    def run_raw(self, batch: EventBatch) -> RawResult:
+        """Execute one batch, and leave its results as they are: for those who do not want output rows."""
+        if self.jit:
+            return self._run_raw(batch)
+        with _quiet():
+            return self._run_raw(batch)
+
+    def _run_raw(self, batch: EventBatch) -> RawResult:
+        arrays = self.operations.build(batch)
+        count = self.outputs.transactions(batch)
+        columns, nulls = self._result_arrays(count, arrays)
+        self._execute(arrays, count)
+        return RawResult(arrays["code"], arrays["ret"], columns, nulls, _judged(arrays["code"]).aborted)
 
     def _run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         start = time.perf_counter()
@@ -75,12 +89,7 @@ class Executor:
         keyed = time.perf_counter()
         how = self._execute(arrays, count)
         ran = time.perf_counter()
-        verdicts = Verdicts(arrays["code"])
-        if verdicts.broken:
-            raise MainstemError(
-                "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
-                "run with engine='oracle' and report the function"
-            )
+        verdicts = _judged(arrays["code"])
         outputs = self.outputs.build(batch, first_seq, verdicts, arrays["ret"], columns, nulls)
         aborted = verdicts.aborted
         seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
@@ -138,6 +147,24 @@ class Executor:
             if len(rows):
                 found[table.schema.name] = table.delta(rows)
         return found
+
+
+def _judged(code: np.ndarray) -> Verdicts:
+    verdicts = Verdicts(code)
+    if verdicts.broken:
+        raise MainstemError(
+            "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
+            "run with engine='oracle' and report the function"
+        )
+    return verdicts
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Compiled code neither warns nor raises about float overflow; NumPy's scalars would."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _empty_batch(program: Program) -> EventBatch:

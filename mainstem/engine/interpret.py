@@ -81,7 +81,7 @@ class Interpreter:
     def _transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
         transaction = Transaction(self.rows, self.load, self.defaults)
         try:
-            with running(transaction):
+            with running(transaction, event.ts):
                 values = self._output(function(event))
                 self._check(transaction)
         except Exception as error:

@@ -52,12 +52,12 @@ class KeySlice:
             most[keys.table] = _largest_step(end)
         return most
 
-    def values(self, arrays: dict[str, Any]) -> dict[str, list[np.ndarray]]:
-        """The computed keys themselves, by the name of the site's rows; 0 where the function does not get there."""
+    def values(self, arrays: dict[str, Any]) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
+        """The computed keys themselves and where there is one, by the name of the site's rows."""
         plan, pos = self._plan, arrays[self._plan.pos]
         ends = [self._scratch.array(keys.ends, len(pos), np.int64) for keys in plan.listed]
         arguments = self._run(pos, ends, arrays)
-        return {single.target: [arguments[place] for place in single.parts] for single in plan.singles}
+        return {s.target: ([arguments[place] for place in s.parts], arguments[s.ok]) for s in plan.singles}
 
     def _run(self, pos: np.ndarray, ends: list[np.ndarray], arrays: dict[str, Any]) -> list[Any]:
         """The arguments of the kernel, filled: first it counts dynamic keys, then it writes them down."""

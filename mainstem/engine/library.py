@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mainstem.engine import native
-from mainstem.lang import arith, mathlib
+from mainstem.lang import arith, mathlib, rings
 from mainstem.state import plain, probe1, probe2, probe3, probe4
 
 _ARITHMETIC = (
@@ -30,7 +30,7 @@ def names(jit: bool) -> dict[str, Any]:
     probes = {p.__name__: p if jit else plain(p) for p in (probe1, probe2, probe3, probe4)}
     return {
         "math": math,
-        **{function.__name__: function for function in _ARITHMETIC},
+        **{function.__name__: function for function in (*_ARITHMETIC, *rings.FUNCTIONS)},
         **{f"math_{name}": function for name, function in mathlib.FUNCTIONS.items()},
         **probes,
         **takes,

@@ -61,8 +61,9 @@ class Operations:
             arrays[names.undo], arrays[names.undo_rows] = self.undo[i], self.undo_rows[i]
         return arrays
 
-    def key_values(self, batch: EventBatch, function: int) -> dict[str, list[np.ndarray]]:
-        """Computed keys of a function's static sites, as codes and numbers: by `R{function}_{site}`, part by part."""
+    def key_values(self, batch: EventBatch, function: int) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
+        """Computed keys of a function's static sites, as codes and numbers: by `R{function}_{site}`, part by part, and
+        where there is a key at all."""
         arrays: dict[str, Any] = self._constant.copy()
         plan, slice_ = self._kinds[self.program.functions[function].kind], self._slices[function]
         found = batch.columns[plan.kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 
@@ -49,6 +50,17 @@ class BatchStats:
     @property
     def seconds(self) -> float:
         return self.seconds_keys + self.seconds_run + self.seconds_outputs
+
+
+@dataclass(frozen=True)
+class RawResult:
+    """Per transaction, as kernels left it. `ret` and `nulls` hold until the next batch runs."""
+
+    code: np.ndarray  # int16: why it aborted; 0 when it committed
+    ret: np.ndarray  # number of the return that it took, 0 for none and after an abort
+    columns: list[np.ndarray]  # storage of each output column; undefined where the return does not give it
+    nulls: list[np.ndarray | None]  # flags of the columns that may be null
+    aborted: int
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from mainstem.lang.dispatch import lower, statement
 from mainstem.lang.frame import Binding, Frame
 from mainstem.lang.ir import Value
 from mainstem.lang.operators import arithmetic, to_float
-from mainstem.lang.rows import array_cell, load, refuse_row, row_site, table_field, table_of
+from mainstem.lang.rows import array_cell, array_place, checked_index, load, refuse_row, row_site, table_field, table_of
 from mainstem.lang.values import is_event, seen_as
 from mainstem.schema import Field, Type
 
@@ -121,16 +121,25 @@ def _store_cell(frame: Frame, target: ast.Subscript, value: Value, node: ast.AST
         raise frame.error(
             f"{name}[…] = … is not supported", target, f"assign its fields one by one: {name}[key].field = value"
         )
-    cell = array_cell(frame, target)
-    if cell is None:
+    place = array_place(frame, target)
+    if place is None:
         raise frame.uncompilable("this subscript assignment is not compiled", target)
-    site, field, at = cell
-    _write(frame, site, Field(field.name, Type(field.type.base)), value, node, at)
+    site, field, index = place
+    item = Field(field.name, Type(field.type.base))
+    value = converted(frame, item, value, node)  # before the index is looked at, as Python does it
+    _write(frame, site, item, value, node, checked_index(frame, target, field, index))
 
 
 def _write(frame: Frame, site: int, field: Field, value: Value, node: ast.AST, index: Value | None) -> None:
     if frame.row_table is not None:
         raise frame.error("a check only looks at its row", node, "write to tables in functions bound with @app.on")
+    value = converted(frame, field, value, node)
+    frame.sites[site].writes = True
+    frame.emit(ir.Store(getattr(node, "lineno", 0), site, field.name, value, index.text if index else None))
+
+
+def converted(frame: Frame, field: Field, value: Value, node: ast.AST) -> Value:
+    """The value as this field holds it; a null aborts."""
     value = frame.not_null(value, node)
     want = seen_as(field.type)
     if (value.base, want) == ("bool", "int"):
@@ -144,8 +153,7 @@ def _write(frame: Frame, site: int, field: Field, value: Value, node: ast.AST, i
             else "convert it first"
         )
         raise frame.error(f"field {field.name} is {field.type}, the value is {value.base}", node, remedy)
-    frame.sites[site].writes = True
-    frame.emit(ir.Store(getattr(node, "lineno", 0), site, field.name, value, index.text if index else None))
+    return value
 
 
 @statement(ast.AugAssign)

@@ -12,15 +12,20 @@ from typing import Any
 from mainstem.lang import ir, mathlib, runtime
 from mainstem.lang.dispatch import expression, lower
 from mainstem.lang.frame import Frame, Helper
+from mainstem.lang.history import History
 from mainstem.lang.ir import Value
 from mainstem.lang.logic import condition
 from mainstem.lang.rows import row_site, table_field
 from mainstem.lang.source import source_of
 from mainstem.lang.values import list_field, list_length
+from mainstem.lang.windows import row_call
 
 
 @expression(ast.Call)
 def lower_call(frame: Frame, node: ast.Call) -> Value:
+    found = row_call(frame, node)
+    if found is not None:
+        return found
     target = callee(frame, node.func)
     if target in (runtime.require, runtime.abort):
         raise frame.error(f"ms.{target.__name__} has no value", node, "call it on a line of its own")
@@ -53,9 +58,10 @@ def callee(frame: Frame, node: ast.expr) -> Any:
                 raise frame.error(f"module {node.value.id} has no {node.attr!r}", node)
             return getattr(owner, node.attr)
         if isinstance(owner, runtime.Table):
-            raise frame.error(
-                f"tables have no method {node.attr!r}", node, "use T[key].field, `key in T` and `del T[key]`"
-            )
+            remedy = "use T[key].field, `key in T` and `del T[key]`"
+            if isinstance(owner, History):
+                remedy = f"write {node.value.id}[key].{node.attr}(…)"
+            raise frame.error(f"tables have no method {node.attr!r}", node, remedy)
     raise frame.uncompilable(f"a call of {ast.unparse(node)} is not compiled", node)
 
 

@@ -73,10 +73,10 @@ class Home:
 
 @dataclass(frozen=True)
 class ComputedKey:
-    """Columns that hold the key of a site of the original program: what its key slice computes."""
+    """Columns that hold the key of some sites of the original program: what its key slice computes."""
 
     function: int
-    site: int
+    sites: tuple[int, ...]  # their keys are computed alike, but not all may be computed for every event
     names: tuple[str, ...]
     types: tuple[Type, ...]
 
@@ -139,9 +139,11 @@ class _Builder:
         for cut in self.cuts:
             for site in cut.function.sites:
                 names = cut.function.keys[site.index]
-                if names is not None and site.columns is None and taken.intersection(names) and names not in found:
-                    types = tuple(Type(seen_as(part)) for part in self.schemas[site.table].key)
-                    found[names] = ComputedKey(cut.function.unit.body.index, site.index, names, types)
+                if names is None or site.columns is not None or not taken.intersection(names):
+                    continue
+                types = tuple(Type(seen_as(part)) for part in self.schemas[site.table].key)
+                alike = found.setdefault(names, ComputedKey(cut.function.unit.body.index, (), names, types))
+                found[names] = replace(alike, sites=(*alike.sites, site.index))
         return tuple(found.values())
 
     # -- stages -------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstem.errors import ProgramError
 from mainstem.lang import draw
 from mainstem.lang.dataflow import Dataflow
+from mainstem.lang.history import entry_fields, keep_of
 from mainstem.lang.program import Function, Program
 
 
@@ -48,7 +49,9 @@ def _text(program: Program, flow: Dataflow | None) -> list[str]:
     lines = [f"app {program.name}", "", "tables"]
     for table in program.tables:
         key = ", ".join(map(str, table.key))
-        fields = ", ".join(f"{f.name}: {f.type}" for f in table.fields)
+        keep = keep_of(table)
+        fields = ", ".join(f"{f.name}: {f.type}" for f in (entry_fields(table) if keep else table.fields))
+        fields += f"; a history of {keep} entries" if keep else ""
         checks = f"; checks: {', '.join(table.checks)}" if table.checks else ""
         lines.append(f"  {table.name}[{key}]  {fields}{checks}")
     lines += ["", "functions"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from mainstem.errors import ProgramError
 from mainstem.lang import arith, ir
+from mainstem.lang.history import MAYBE_NONE
 from mainstem.lang.ir import Value
 from mainstem.lang.runtime import Table
 from mainstem.lang.source import Source
@@ -298,4 +299,6 @@ def _may_be_none(value: ast.expr, fields: set[str], names: set[str]) -> bool:
             return any(_may_be_none(v, fields, names) for v in value.values)
         case ast.Tuple():
             return any(_may_be_none(v, fields, names) for v in value.elts)
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method in MAYBE_NONE
     return False

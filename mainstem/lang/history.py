@@ -1,26 +1,25 @@
 """Histories: tables whose rows keep their newest entries, and what their rows do in plain Python.
 
-A row is a ring. `_count` entries were ever appended; entry number i (from 0) stands in slot i % keep of `_ts` and of one
-array per field. `_lost` is the time of the newest entry that was overwritten. So whether a window is complete is known
-exactly, and a history is a table like any other to whatever keeps, copies or ships it.
+A row is a ring. `_count` entries were ever appended; entry number i (from 0) stands in slot i % keep of `_ts` and of
+one array per field. `_lost` is the time of the newest entry that was overwritten, so whether a window is complete is
+known exactly. To whatever keeps, copies or ships it a history is a table like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainstem.errors import ProgramError
 from mainstem.lang import arith
 from mainstem.lang.runtime import Abort, Int64, Row, Table, coerce, current, now, wrap
-from mainstem.schema import Field, TableSchema, Type
+from mainstem.schema import MISSING, Field, TableSchema, Type
 
 COUNT, LOST, TS = "_count", "_lost", "_ts"
 KEEP_MAX = 4096  # a transaction that appends copies its row, so rows must stay small
 EVERYTHING: Any = object()  # `last` left out: all that is kept
 
 READS = ("count", "sum", "mean", "min", "max", "distinct", "top", "last")
-OF_A_FIELD = frozenset(READS) - {"count"}
 MAYBE_NONE = frozenset({"mean", "min", "max", "top", "last"})  # None when there is no entry
 APPEND = "append"
 _BASES = {  # what a field must be for a method to make sense
@@ -41,11 +40,30 @@ def ahead_reason(schema: TableSchema) -> str:
     return f"history of {schema.name} is ahead of this event"
 
 
-def history_schema(name: str, key: tuple[Type, ...], scalar: bool, fields: Iterable[Field], keep: int) -> TableSchema:
-    """The table behind a history whose entries have these fields."""
+def history_schema(
+    name: str, key: tuple[Type, ...], scalar: bool, fields: Sequence[Field], checks: Sequence[str], keep: int
+) -> TableSchema:
+    """The table behind a declared history; refuses what a history can't be."""
+    if type(keep) is not int or not 1 <= keep <= KEEP_MAX:
+        raise ProgramError(f"history {name} can't keep {keep!r} entries", remedy=f"keep an int from 1 to {KEEP_MAX}")
+    if checks:
+        remedy = "write ms.require(condition, reason) after the append, in the function"
+        raise ProgramError(f"history {name} has a check {checks[0]!r}", remedy=remedy)
+    for field in fields:
+        _check_entry_field(name, field)
     arrays = [Field(f.name, Type(f.type.base, length=keep)) for f in fields]
     own = [Field(COUNT, Type("int")), Field(LOST, Type("int")), Field(TS, Type("int", length=keep))]
     return TableSchema(name, key, scalar, (*own, *arrays))
+
+
+def _check_entry_field(history: str, field: Field) -> None:
+    where = f"field {history}.{field.name}"
+    if field.type.nullable or field.type.is_list or field.type.length:
+        raise ProgramError(f"{where} is {field.type}", remedy="entries of a history have plain values")
+    if field.name == "ts":
+        raise ProgramError(f"{where} is there already", remedy="leave it out: every entry has the ts of its event")
+    if field.default is not MISSING:
+        raise ProgramError(f"{where} has a default", remedy="leave it out: append gives every field a value")
 
 
 def keep_of(schema: TableSchema) -> int:
@@ -100,6 +118,8 @@ class HistoryRow(Row):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # Python asks rows what they are able to
         what, remedy = no_attribute(self._schema, name)
         raise ProgramError(what, remedy=remedy)
 

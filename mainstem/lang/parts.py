@@ -220,9 +220,11 @@ class _Cutter:
 
 
 def _costs(s: ir.Statement) -> bool:
-    """Loops and calls of a user's helpers (`h3_name`): too much to be done twice."""
+    """Loops, also over a history (`ring_sum_int`), and a user's helpers (`h3_name`): too much to be done twice."""
     if isinstance(s, ir.Checked):
-        return s.call.startswith("h") and s.call[1:2].isdigit()
+        return s.call.startswith("ring_") or (s.call.startswith("h") and s.call[1:2].isdigit())
+    if isinstance(s, ir.Let):
+        return s.text.startswith("ring_")
     return isinstance(s, ir.For | ir.While)
 
 

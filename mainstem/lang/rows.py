@@ -9,6 +9,7 @@ from mainstem.errors import ProgramError
 from mainstem.lang import ir
 from mainstem.lang.dispatch import lower
 from mainstem.lang.frame import Frame
+from mainstem.lang.history import History, no_attribute
 from mainstem.lang.ir import Value
 from mainstem.lang.operators import integer
 from mainstem.lang.runtime import Table
@@ -133,7 +134,11 @@ def _plain_columns(frame: Frame, values: tuple[Value, ...]) -> tuple[str, ...] |
 
 
 def table_field(frame: Frame, site: int, name: str, node: ast.AST) -> Field:
-    schema = frame.shared.handles[frame.sites[site].table].schema
+    handle = frame.shared.handles[frame.sites[site].table]
+    schema = handle.schema
+    if isinstance(handle, History):
+        what, remedy = no_attribute(schema, name)
+        raise frame.error(what, node, remedy)
     field = schema.field(name)
     if field is None:
         names = ", ".join(f.name for f in schema.fields)
@@ -159,6 +164,15 @@ def load(frame: Frame, site: int, field: Field, node: ast.AST, index: Value | No
 
 def array_cell(frame: Frame, node: ast.Subscript) -> tuple[int, Field, Value] | None:
     """`row.field[i]` as (site, field, checked index)."""
+    place = array_place(frame, node)
+    if place is None:
+        return None
+    site, field, index = place
+    return site, field, checked_index(frame, node, field, index)
+
+
+def array_place(frame: Frame, node: ast.Subscript) -> tuple[int, Field, Value] | None:
+    """The same before the index is checked."""
     if not isinstance(node.value, ast.Attribute):
         return None
     site = row_site(frame, node.value.value)
@@ -167,6 +181,8 @@ def array_cell(frame: Frame, node: ast.Subscript) -> tuple[int, Field, Value] | 
     field = table_field(frame, site, node.value.attr, node)
     if not field.type.length:
         raise frame.error(f"field {field.name} is {field.type}, not an array", node)
-    index = integer(frame, node.slice)
-    at = frame.checked(node, "index_in", (index, Value(str(field.type.length), "int")), "int")
-    return site, field, at
+    return site, field, integer(frame, node.slice)
+
+
+def checked_index(frame: Frame, node: ast.AST, field: Field, index: Value) -> Value:
+    return frame.checked(node, "index_in", (index, Value(str(field.type.length), "int")), "int")

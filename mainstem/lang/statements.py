@@ -11,6 +11,7 @@ from mainstem.lang.frame import Binding, Frame, Helper
 from mainstem.lang.ir import Value
 from mainstem.lang.logic import condition, narrow, narrowings
 from mainstem.lang.values import global_value
+from mainstem.lang.windows import row_call
 
 
 def lower_body(frame: Frame) -> ir.Block:
@@ -95,6 +96,8 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):
         return  # a docstring or an ellipsis
     if isinstance(node.value, ast.Call):
+        if row_call(frame, node.value, alone=True) is not None:
+            return
         target = calls.callee(frame, node.value.func)
         if target is runtime.require:
             _require(frame, node.value)

@@ -7,6 +7,7 @@ at.
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -63,15 +64,19 @@ class KeyColumns:
     jit: bool
 
     def __call__(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        # Compiled code neither warns nor raises about float overflow; NumPy's scalars would.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return self._columns(self._batch(rows))
+
+    def _columns(self, batch: EventBatch) -> dict[str, pa.Array]:
         executor = _executor(self.program, self.jit)
-        batch = self._batch(rows)
         found: dict[str, pa.Array] = {}
         for function in dict.fromkeys(key.function for key in self.keys):
             values = executor.operations.key_values(batch, function)
             for key in (key for key in self.keys if key.function == function):
-                for name, type_, part in zip(
-                    key.names, key.types, values[f"R{function}_{key.site}"], strict=True
-                ):
+                parts = _first_known([values[f"R{function}_{site}"] for site in key.sites])
+                for name, type_, part in zip(key.names, key.types, parts, strict=True):
                     found[name] = _column(part, type_.base, executor.state)
         return found
 
@@ -83,10 +88,21 @@ class KeyColumns:
         return EventBatch(kind, frozen(rows.column("ts").to_numpy()), columns, ())
 
 
+def _first_known(sites: list[tuple[list[np.ndarray], np.ndarray]]) -> list[np.ndarray]:
+    """The key of the first site that a function gets to; all of them are computed alike."""
+    parts, known = [part.copy() for part in sites[0][0]], sites[0][1] != 0
+    for others, ok in sites[1:]:
+        missing = ~known & (ok != 0)
+        for part, other in zip(parts, others, strict=True):
+            part[missing] = other[missing]
+        known |= missing
+    return parts
+
+
 def _column(values: np.ndarray, base: str, state: State) -> pa.Array:
     if base in ("str", "bytes"):
         return (state.strings if base == "str" else state.binaries).decode(np.maximum(values, 0))
-    return pa.array(values.copy())  # the memory is used again for the next batch
+    return pa.array(values)
 
 
 _EXECUTORS_MAX = 4
