@@ -6,7 +6,8 @@ import dataclasses
 import inspect
 import textwrap
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +15,20 @@ import pyarrow as pa
 
 from mainstem.errors import ProgramError
 from mainstem.gate import Derive
-from mainstem.lang import Bound, Program, Spec, Table, build, explain
+from mainstem.lang import Bound, Dataflow, Program, Spec, Table, build, dataflow, explain
+from mainstem.lang.combine import combined
+from mainstem.lang.history import History, history_schema
+from mainstem.lang.tables import Failures
+from mainstem.progress import Tell, following
+from mainstem.replay.keys import with_key_columns
+from mainstem.replay.predict import SAMPLE, predict
 from mainstem.result import Result, StateView, Stats
 from mainstem.run import run_embedded, run_oracle
 from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema, Type, type_of
 from mainstem.why import Log
 
 if TYPE_CHECKING:
+    from mainstem.spark.compare import Replays
     from mainstem.spark.types import DataFrame, SparkSession, StreamingQuery
 
 CHECK_MARK = "__mainstem_check__"
@@ -86,6 +94,26 @@ class App:
 
         return declare
 
+    def history(self, key: Any, *, keep: int) -> Callable[[type], Any]:
+        """Declares a table whose rows keep their newest `keep` entries: `@app.history(key=int, keep=64)`.
+
+        Functions add entries with `T[key].append(field=value, …)` and ask about windows that end with the event:
+        `T[key].count(last=3600)`, and `sum`, `mean`, `min`, `max`, `distinct`, `top` and `last` of a field.
+        """
+
+        def declare(cls: type) -> History:
+            fields = _fields(cls, "history")
+            checks = [f.__name__ for f in vars(cls).values() if getattr(f, CHECK_MARK, False)]
+            try:
+                schema = history_schema(cls.__name__, *_key_types(key, cls), fields, checks, keep)
+            except ProgramError as error:
+                raise ProgramError(error.what, **_place(), remedy=error.remedy) from None
+            handle = History(schema)
+            self._declare(cls.__name__, self._tables, handle, cls)
+            return handle
+
+        return declare
+
     def on(self, event: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Binds a function to an event type: one transaction for every such event."""
         name = self._event_name(event, "@app.on")
@@ -142,6 +170,21 @@ class App:
             )
         return str(name)
 
+    def _own_functions(self) -> list[Callable[..., Any]]:
+        checks = [check for table in self._tables.values() for check in table.checks]
+        return [*(b.function for b in self._functions), *checks, *(d.function for d in self._derives)]
+
+    def _varied(
+        self, name: str, function: Callable[[Callable[..., Any]], Callable[..., Any]], table: Callable[[Table], Table]
+    ) -> App:
+        """The same app with other functions and tables in place of its own."""
+        other = App(name)
+        other._events = dict(self._events)
+        other._tables = {key: table(handle) for key, handle in self._tables.items()}
+        other._functions = [dataclasses.replace(b, function=function(b.function)) for b in self._functions]
+        other._derives = [dataclasses.replace(d, function=function(d.function)) for d in self._derives]
+        return other
+
     # -- the program --------------------------------------------------------------------------------------------
 
     @property
@@ -162,19 +205,37 @@ class App:
             self._program = build(self.spec)
         return self._program
 
-    def explain(self, format: Literal["text", "mermaid"] = "text", *, analyze: bool = False) -> str:
-        """Tables, functions, what they depend on, the execution and why; with `analyze`, also what the last run did."""
-        text = explain(self.program, format)
-        if not analyze:
-            return text
-        if format != "text":
-            raise ProgramError(f"explain(analyze=True) can't write {format!r}", remedy="use format='text'")
+    def explain(
+        self, format: Literal["text", "mermaid", "svg"] = "text", *, analyze: bool = False,
+        what_if: Mapping[str, int] | None = None, log: Any = None, sample: int = SAMPLE,
+        initial: Mapping[str, pa.Table] | None = None,
+    ) -> str:  # fmt: skip
+        """Tables, functions, what they depend on, the execution and why; with `analyze`, also what the last run did.
+
+        "mermaid" and "svg" draw the stages of a replay. `what_if={"hosts": 32}` predicts how fast a staged replay of
+        `log` would be on up to so many hosts and what would limit it, from its first `sample` events, which it runs
+        (starting from `initial`); "cores" of a host, events of a "batch" and "network_mb" per second may be given, too.
+        """
+        flow = dataflow(self.spec) if self.program.compiled else None
+        text = explain(self.program, flow, format)
+        if format != "text" and (analyze or what_if is not None):
+            asked = "analyze=True" if analyze else "what_if=…"
+            raise ProgramError(f"explain({asked}) can't write {format!r}", remedy="use format='text'")
+        if analyze:
+            text += f"\nwhat ran last\n{textwrap.indent(self._analysis(), '  ')}\n"
+        if what_if is not None:
+            if log is None:
+                raise ProgramError("explain(what_if=…) measures with events", remedy="pass log=, what app.run takes")
+            text += "\n" + predict(_flows_of([self]), log, what_if, sample=sample, initial=initial).text
+        return text
+
+    def _analysis(self) -> str:
         if self._last_run is None:
             raise ProgramError(
                 f"explain(analyze=True) shows what ran, and app {self.name} has not run in this process",
                 remedy="call app.run(events) first",
             )
-        return f"{text}\nwhat ran last\n{textwrap.indent(self._last_run.analysis, '  ')}\n"
+        return self._last_run.analysis
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -191,7 +252,7 @@ class App:
         engine: str = "auto",
         resume: bool = False,
         jit: bool | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Tell | Literal["auto"] | None = "auto",
         threads: int | None = None,
         **strategy: Any,
     ) -> Result:
@@ -205,39 +266,85 @@ class App:
         partitions, groups), interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs
         kernels uncompiled.
         `unsorted`: with "batch", events may be out of order inside a batch of `batch` events; one that comes after a
-        batch with larger timestamps is late, and `on_bad` decides about it. `progress` is called with the number of
-        events of each finished batch.
+        batch with larger timestamps is late, and `on_bad` decides about it. `progress`: "auto" shows a bar on a
+        terminal when the run takes longer than a moment; a function is called with the number of events of each
+        finished batch.
         """
         reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
-        options: dict[str, Any] = {"initial": initial, "progress": progress, **reading}
         how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
-        if engine == "oracle":
-            if state is not None or out is not None or resume:
-                raise ProgramError(
-                    "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
-                )
-            result, tables = run_oracle(self.spec, self.program, events, **options)
-        else:
-            result, tables = run_embedded(
-                self.program, events, **options, state=state, out=out, resume=resume, how=how
+        if engine == "oracle" and (state is not None or out is not None or resume):
+            raise ProgramError(
+                "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
             )
+        with following(progress, events) as told:
+            options: dict[str, Any] = {"initial": initial, "progress": told, **reading}
+            if engine == "oracle":
+                result, tables = run_oracle(self.spec, self.program, events, **options)
+            else:
+                result, tables = run_embedded(
+                    self.program, events, **options, state=state, out=out, resume=resume, how=how
+                )
         self.state, self._last_run = StateView(tables), result.stats
         result._log = Log.of(
             self.spec, self.program, events, initial, reading, False if engine == "oracle" else jit, state is not None
         )
         return result
 
-    def replay(self, spark: SparkSession, events: Any, **options: Any) -> DataFrame:
-        """Replays a stored log on Spark; see `mainstem.spark.replay` for the options."""
-        from mainstem.spark import replay
+    @typing.overload
+    def replay(
+        self, spark: SparkSession, events: Any, *, variants: None = None, progress: Tell | Literal["auto"] | None = ...,
+        **options: Any,
+    ) -> DataFrame: ...  # fmt: skip
 
-        return replay(self.program, spark, events, **options)
+    @typing.overload
+    def replay(
+        self, spark: SparkSession, events: Any, *, variants: Sequence[App],
+        progress: Tell | Literal["auto"] | None = ..., **options: Any,
+    ) -> Replays: ...  # fmt: skip
+
+    def replay(
+        self, spark: SparkSession, events: Any, *, variants: Sequence[App] | None = None,
+        progress: Tell | Literal["auto"] | None = "auto", **options: Any,
+    ) -> DataFrame | Replays:  # fmt: skip
+        """Replays a stored log on Spark; see `mainstem.spark.replay` for the options. `progress`: as in `run`.
+
+        `variants`: apps that differ in their rules (`ms.variants(app, LIMIT=[1, 2])`, or any list). All of them replay
+        instead of this one, in one go, and the result has the outputs of each by its name, and tells what changed.
+        """
+        from mainstem.spark import replay, replay_variants
+
+        with following(progress, events) as told:
+            if variants is not None:
+                names = _names_of(variants)
+                return replay_variants(names, _flows_of(variants), spark, events, progress=told, **options)
+            flows = _flows_of([self]) if self.program.compiled else None
+            return replay(self.program, spark, events, flows=flows, progress=told, **options)
 
     def stream(self, spark: SparkSession, events: DataFrame, **options: Any) -> StreamingQuery:
         """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for the options."""
         from mainstem.spark import stream
 
         return stream(self.program, spark, events, **options)
+
+
+def _flows_of(apps: Sequence[App]) -> Callable[[Failures], Dataflow]:
+    """The dataflow of some apps together; built once, and only when somebody asks."""
+
+    @lru_cache
+    def flow(failures: Failures) -> Dataflow:
+        return with_key_columns(combined([dataflow(app.spec, failures) for app in apps]))
+
+    return flow
+
+
+def _names_of(variants: Sequence[App]) -> list[str]:
+    names = [app.name for app in variants]
+    if not names or len(set(names)) < len(names):
+        raise ProgramError(
+            f"variants are known by the names of their apps, but these are {', '.join(names) or 'none'}",
+            remedy="give one or more apps with names that differ: ms.variants(app, LIMIT=[1, 2]) makes such",
+        )
+    return names
 
 
 def _place() -> dict[str, Any]:

@@ -13,13 +13,13 @@ from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_execu
 from mainstem.errors import InputError, ProgramError
 from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted, open_events
 from mainstem.lang import Program, Spec
+from mainstem.progress import Tell
 from mainstem.result import Result, Stats
 from mainstem.state import State, digest
 from mainstem.store import DurableRun
 from mainstem.store.parquet import write_outputs
 
 Tables = dict[str, pa.Table]
-Progress = Callable[[int], None] | None
 CUTS = "cuts"
 """Key of a commit's meta: how a log that was not sorted was cut into batches so far (`Cuts.as_lists`)."""
 
@@ -32,7 +32,7 @@ def run_embedded(
     batch: int,
     on_bad: Any,
     unsorted: Unsorted,
-    progress: Progress,
+    progress: Tell | None,
     state: str | Path | None,
     out: str | Path | None,
     resume: bool,
@@ -117,7 +117,7 @@ def _run(
     events: Any,
     batch: int,
     on_bad: Any,
-    progress: Progress,
+    progress: Tell | None,
     out: str | Path | None,
     runner: Any,
     skip: int | Cuts = 0,
@@ -125,14 +125,14 @@ def _run(
 ) -> tuple[Result, Tables]:
     stream, rejects = _open(program, events, batch, on_bad, skip, unsorted)
     stats, start = Stats(), time.perf_counter()
+    tell = _teller(progress, rejects)
     outputs: list[pa.RecordBatch] = []
     for piece in stream:
         done = runner.run(piece)
         stats.batches.append(done.stats)
         if out is None:
             outputs.append(done.outputs)
-        if progress is not None:
-            progress(len(piece))
+        tell(piece)
     stats.seconds, stats.rejected = time.perf_counter() - start, rejects.count
     tables = runner.state.export()
     result = Result(rejects.table, stats, digest(tables))
@@ -141,6 +141,23 @@ def _run(
     else:
         result._folder, result._schema = Path(out), None if not program.compiled else program.output_schema
     return result, tables
+
+
+def _teller(progress: Tell | None, rejects: Rejects) -> Callable[[EventBatch], None]:
+    """Tells `progress` what a finished batch has to tell; timestamps and rejects only if it asks for them."""
+    if progress is None:
+        return lambda piece: None
+    at, rejected = getattr(progress, "at", None), getattr(progress, "rejected", None)
+
+    def tell(piece: EventBatch) -> None:
+        if at is not None and len(piece):
+            at(int(piece.ts[0]))
+            at(int(piece.ts[-1]))
+        if rejected is not None:
+            rejected(rejects.count)
+        progress(len(piece))
+
+    return tell
 
 
 def _table(outputs: list[pa.RecordBatch], program: Program) -> pa.Table:
@@ -181,7 +198,7 @@ def run_oracle(
     batch: int,
     on_bad: Any,
     unsorted: Unsorted,
-    progress: Progress,
+    progress: Tell | None,
 ) -> tuple[Result, Tables]:
     """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
     check_initial(program, initial)
@@ -191,11 +208,11 @@ def run_oracle(
         if initial and table.name in initial:
             oracle.rows[table.name].update(rows_of_arrow(table, initial[table.name]))
     start, seq, rows = time.perf_counter(), 0, []
+    tell = _teller(progress, rejects)
     for piece in stream:
         rows += oracle.run(piece, seq)
         seq += len(piece)
-        if progress is not None:
-            progress(len(piece))
+        tell(piece)
     schema = program.output_schema if program.compiled else inferred_schema(program, rows)
     outputs = pa.Table.from_batches([outputs_to_arrow(rows, schema)], schema)
     tables = oracle.export()

@@ -6,6 +6,7 @@ those before the difference.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +36,17 @@ def _check_alike(first: Dataflow, other: Dataflow) -> None:
             )
     if first.overflow != other.overflow:
         raise ProgramError(f"variants were built with overflow={first.overflow!r} and {other.overflow!r}")
+    if (first.computed, _key_code(first)) != (other.computed, _key_code(other)):
+        raise ProgramError(
+            f"variants {first.program.name} and {other.program.name} compute keys in different ways",
+            remedy="use the constant that differs in values, not in keys, or replay them one after the other",
+        )
+
+
+def _key_code(flow: Dataflow) -> list[str]:
+    """The source of the functions that compute keys, with the constants that they name."""
+    functions = re.findall(r"^def key_\d+\(.*?(?=^@|\Z)", flow.program.source, re.MULTILINE | re.DOTALL)
+    return [*functions, *map(repr, flow.program.strings)] if flow.computed else []
 
 
 @dataclass

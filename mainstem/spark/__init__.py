@@ -3,5 +3,6 @@
 from mainstem.spark.replay import ReplayInfo, replay, replay_info
 from mainstem.spark.session import configure, local_session
 from mainstem.spark.stream import stream
+from mainstem.spark.variants import replay_variants
 
-__all__ = ["ReplayInfo", "configure", "local_session", "replay", "replay_info", "stream"]
+__all__ = ["ReplayInfo", "configure", "local_session", "replay", "replay_info", "replay_variants", "stream"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from mainstem.engine import Executor, InterpretedExecutor, make_executor
+from mainstem.replay.sharding import shards_of
 from mainstem.spark.job import Job
-from mainstem.spark.preprocess import shards_of
 from mainstem.state import State
 from mainstem.store import read_shard_files
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from mainstem.errors import ProgramError, SparkError
 from mainstem.lang import Program
+from mainstem.lang.dataflow import Dataflow
+from mainstem.replay.spool import why_not_spooled
 from mainstem.spark.sources import Source
 
-PLANS = ("auto", "fused", "one_stage", "keyed")
+PLANS = ("auto", "fused", "one_stage", "keyed", "mvps")
+
+MANY_PARTITIONS = 4
+"""From here on `auto` cuts a program without derive functions into stages, if it has several: fewer cores run compiled
+transactions no faster than one task that reads, runs and writes."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,24 @@ def check_program(program: Program) -> None:
         )
 
 
-def choose(program: Program, sources: Sequence[Source], asked: str, partitions: int) -> Choice:
-    """The plan of a replay. Asking for one that is not possible is an error that says why."""
+def choose(
+    program: Program, sources: Sequence[Source], asked: str, partitions: int, flow: Dataflow | None = None,
+    needs: Sequence[str] = (), now: bool = True,
+) -> Choice:  # fmt: skip
+    """The plan of a replay. Asking for one that is not possible is an error that says why.
+
+    `needs`: options that were given and that only staged replays have. `now`: the replay runs at once; a lazy one is
+    not staged unless it is asked for.
+    """
     if asked not in PLANS:
         raise SparkError(f"there is no plan {asked!r}\n  use one of {', '.join(PLANS)}")
+    staged = why_not_staged(program, sources, flow)
+    if asked == "mvps" or (needs and asked == "auto"):
+        if staged:
+            raise SparkError(f"plan='mvps' is not possible: {staged}\n  use another plan")
+        return Choice("mvps", "asked for" if asked == "mvps" else f"{needs[0]}= was given")
+    if needs:
+        raise SparkError(f"{needs[0]}= is for plan='mvps', not for plan={asked!r}\n  leave out one of them")
     frames = [source.index for source in sources if source.df is not None]
     keyed = why_not_keyed(program)
     if asked == "fused" and frames:
@@ -42,6 +62,9 @@ def choose(program: Program, sources: Sequence[Source], asked: str, partitions: 
         raise SparkError(f"plan='keyed' is not possible: {keyed}\n  use plan='one_stage'")
     if asked != "auto":
         return Choice(asked, "asked for")
+    pays = "" if staged or flow is None or not now else why_staged_pays(program, flow, partitions)
+    if pays and keyed:
+        return Choice("mvps", pays)
     if not frames and not program.derives:
         return Choice(
             "fused",
@@ -58,3 +81,40 @@ def why_not_keyed(program: Program) -> str:
     if program.keyed is None:
         return "some event touches more than one key, or a key that is not a plain column of the event"
     return ""
+
+
+def why_not_staged(program: Program, sources: Sequence[Source], flow: Dataflow | None) -> str:
+    """Empty when a staged replay is legal."""
+    if flow is None:
+        return "the stages of a program are found from its functions, so only app.replay knows them"
+    why = why_not_spooled(program)
+    if why and any(source.df is not None and source.event is None for source in sources):
+        return f"rows of a DataFrame are kept as Parquet, and {why}"
+    return ""
+
+
+def why_staged_pays(program: Program, flow: Dataflow, partitions: int) -> str:
+    """Why stages should be faster; empty when they should not.
+
+    Some stage must run in several shards. Then it pays when derive functions have work for all cores, or when there
+    are several stages to run on many of them.
+    """
+    keyed = [stage for stage in flow.stages if stage.keyed]
+    if not keyed or partitions < 2:
+        return ""
+    stages = f"{len(keyed)} of {len(flow.stages)} stages run in {partitions} shards"
+    if program.derives:
+        return f"derive functions run in parallel, and {stages}"
+    if len(flow.waves) > 1 and partitions >= MANY_PARTITIONS:
+        return stages
+    return ""
+
+
+def describe_stages(flow: Dataflow) -> tuple[str, ...]:
+    """One line per stage: its wave, its tables, whether it is cut by key, and why if not."""
+    lines = []
+    for stage in flow.stages:
+        tables = ", ".join(flow.program.tables[table].name for table in stage.tables)
+        why = f" ({stage.why})" if stage.why else ""
+        lines.append(f"wave {stage.wave}: {tables}, {'by key' if stage.keyed else 'one task'}{why}")
+    return tuple(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,11 @@ from mainstem.gate import EventBatch, Rejects, batches
 from mainstem.gate.cast import to_ts
 from mainstem.gate.raw import Input, Raw, RawBatch, Request
 from mainstem.gate.rejects import rows_as_json
+from mainstem.replay.sharding import shards_of
 from mainstem.schema import INT64_MAX
 from mainstem.spark import blobs
 from mainstem.spark.job import CHUNK_ROWS, Job, Task
 from mainstem.spark.sources import NoInput, Split
-from mainstem.state import stable_hash
 
 RUN_ROWS, RUN_BYTES = 1 << 18, 64 << 20
 """A DataFrame is sorted in runs of this size (whichever comes first); the merge puts runs together."""
@@ -53,7 +52,7 @@ def preprocess_splits(job: Job, splits: list[Split]) -> Task:
             split = splits[number]
             packer = Packer(job, split.source, split.part)
             try:
-                yield from packer.pack_all(split.open(), partial(np.add, split.first_row))
+                yield from packer.pack_all(split.open(), lambda offsets: offsets)
             except MainstemError as error:
                 yield packer.error(error)
 
@@ -119,11 +118,6 @@ class Packer:
         return blobs.blob_row(
             data, role=role, shard=shard, min_ts=min_ts, input=self.source, part=self.part, chunk=self._chunk
         )
-
-
-def shards_of(keys: list[pa.Array], shards: int) -> np.ndarray:
-    """The shard of each key: the same in every process, and for events as for rows of tables."""
-    return (stable_hash(keys) % np.uint64(shards)).astype(np.int64)
 
 
 class TableInput(Input):

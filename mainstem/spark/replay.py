@@ -15,13 +15,17 @@ from mainstem.engine import make_executor
 from mainstem.errors import InputError
 from mainstem.gate.validate import check_on_bad
 from mainstem.lang import Program
+from mainstem.replay.footers import read_footers
+from mainstem.replay.ranges import check_between
+from mainstem.replay.sharding import shards_of
 from mainstem.spark import blobs, execute, options
 from mainstem.spark.frames import project
 from mainstem.spark.job import Job, Report
-from mainstem.spark.plan import Choice, check_program, choose
-from mainstem.spark.preprocess import preprocess_rows, preprocess_splits, shards_of
+from mainstem.spark.mvps_replay import Flows, Folders, Options, Result, replay_in_stages
+from mainstem.spark.plan import Choice, check_program, choose, describe_stages
+from mainstem.spark.preprocess import preprocess_rows, preprocess_splits
 from mainstem.spark.progress import Watch
-from mainstem.spark.sources import Source, Split, read_footers, sources_of, splits_of
+from mainstem.spark.sources import Source, Split, sources_of, splits_of
 from mainstem.spark.target import Folder, StoreTarget, check_reports, open_target
 from mainstem.state import State
 
@@ -44,6 +48,8 @@ class ReplayInfo:
     transactions: int | None = None
     aborted: int | None = None
     rejected: int | None = None
+    stages: tuple[str, ...] = ()  # of a staged replay, for people
+    waves: int = 0
 
 
 def replay(
@@ -54,12 +60,18 @@ def replay(
     state: str | Path | None = None,
     initial: Mapping[str, pa.Table] | None = None,
     out: str | Path | None = None,
-    plan: Literal["auto", "fused", "one_stage", "keyed"] = "auto",
+    plan: Literal["auto", "fused", "one_stage", "keyed", "mvps"] = "auto",
     partitions: int | None = None,
     batch: int | None = None,
     on_bad: Literal["raise", "reject"] = "raise",
     jit: bool | None = None,
     progress: Callable[[int], None] | None = None,
+    between: tuple[int | None, int | None] | None = None,
+    resume: bool | None = None,
+    exchange: str | Path | None = None,
+    range_rows: int | None = None,
+    epoch_rows: int | None = None,
+    flows: Flows | None = None,
 ) -> DataFrame:
     """Runs a stored log on Spark and returns the outputs, one row per transaction; `seq` is their order.
 
@@ -73,7 +85,14 @@ def replay(
     `out` names another folder. Rejected rows (`on_bad="reject"`) are kept in `<state>/rejects` or `<out>/_rejects`.
 
     `plan` forces a plan; `replay_info(df)` tells which one ran and why. `partitions`: parallel tasks, and the shards of
-    a keyed plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
+    a keyed or staged plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
+
+    A staged replay (`plan="mvps"`) runs now, also without `out` and `state`, and has options of its own.
+    `between=(from, to)`: only events with `from <= ts < to`; None for no bound. It keeps what its jobs exchange, and a
+    checkpoint per epoch, in `.replay` of the folder `exchange`, `state` or `out`. Killed, it goes on behind the last
+    checkpoint when it is called again: `resume=False` starts over instead, `resume=True` insists on going on.
+    `epoch_rows`: events between checkpoints; `range_rows`: events that one task reads. `flows` is what `app.replay`
+    adds: the dataflow of the program, with failures taken as rare or not.
     """
     options.check_session(spark)
     check_program(program)
@@ -84,23 +103,65 @@ def replay(
     count = options.positive("partitions", partitions, options.default_partitions(spark))
     if progress is not None and not callable(progress):
         raise InputError(f"progress={progress!r}\n  pass a function that takes the number of events newly done")
-    choice = choose(program, sources, plan, count)
+    flow = flows("rare") if flows is not None and plan in ("auto", "mvps") else None
+    own = {
+        "between": between, "resume": resume, "exchange": exchange, "range_rows": range_rows, "epoch_rows": epoch_rows
+    }  # fmt: skip
+    needs = [name for name, value in own.items() if value is not None]
+    now = out_path is not None or state_path is not None
+    choice = choose(program, sources, plan, count, flow, needs, now)
     log.info("replay of %s: plan %s (%s)", program.name, choice.plan, choice.reason)
+    if choice.plan == "mvps":
+        assert flows is not None
+        staged = staged_options(
+            count, asked_partitions=partitions, range_rows=range_rows, epoch_rows=epoch_rows, between=between,
+            exchange=exchange, resume=resume, on_bad=on_bad, batch=batch, jit=jit,
+        )  # fmt: skip
+        _check_rejects(on_bad, out_path, state_path)
+        folders = Folders.of(spark, state_path, out_path, staged.exchange)
+        result = replay_in_stages(spark, sources, flows, folders, staged, initial=tables, progress=progress)
+        return _in_stages(spark, choice, result)
     compile_program(program, options.chosen_jit(jit))
     job = Job(program, options.positive("batch", batch, BATCH), on_bad, options.chosen_jit(jit))
     job = replace(job, shards=count if choice.plan == "keyed" else 0)
     pipeline = Pipeline(spark, sources, choice, count)
     if out_path is None and state_path is None:
-        if on_bad == "reject":
-            raise InputError(
-                'on_bad="reject" keeps rejected rows in a folder, but there is none\n  pass out= or state='
-            )
+        _check_rejects(on_bad, out_path, state_path)
         return _with_info(pipeline.rows(_with_start(spark, job, tables)), ReplayInfo(choice.plan, choice.reason))
     target = open_target(program, state=state_path, out=out_path, initial=tables, shards=job.shards)
     try:
         return _run_now(pipeline, job, target, choice, progress)
     finally:
         target.close()
+
+
+def staged_options(
+    partitions: int, *, asked_partitions: int | None, range_rows: int | None, epoch_rows: int | None,
+    between: tuple[int | None, int | None] | None, exchange: str | Path | None, resume: bool | None,
+    on_bad: Literal["raise", "reject"], batch: int | None, jit: bool | None,
+) -> Options:  # fmt: skip
+    """Checked; None where the default counts, or what an interrupted replay had."""
+    return Options(
+        partitions, asked_partitions, None if range_rows is None else options.positive("range_rows", range_rows, 1),
+        None if epoch_rows is None else options.positive("epoch_rows", epoch_rows, 1), check_between(between),
+        options.folder("exchange", exchange), resume, on_bad, options.positive("batch", batch, BATCH),
+        options.chosen_jit(jit),
+    )  # fmt: skip
+
+
+def _check_rejects(on_bad: str, out: str | None, state: str | None) -> None:
+    if on_bad == "reject" and out is None and state is None:
+        raise InputError('on_bad="reject" keeps rejected rows in a folder, but there is none\n  pass out= or state=')
+
+
+def _in_stages(spark: SparkSession, choice: Choice, result: Result) -> DataFrame:
+    totals, flow = result.totals, result.flow
+    reason = f"{choice.reason}; it started again, because {result.restarted}" if result.restarted else choice.reason
+    info = ReplayInfo(
+        choice.plan, reason, totals.events, totals.transactions, totals.aborted, totals.rejected,
+        describe_stages(flow), len(flow.waves),
+    )  # fmt: skip
+    return _with_info(read_outputs(spark, flow.program, result.files), info)
 
 
 def replay_info(df: DataFrame) -> ReplayInfo:

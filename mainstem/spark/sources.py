@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mainstem.errors import InputError, SparkError
 from mainstem.gate import inputs_of
 from mainstem.gate.files import FileInput, files_of
-from mainstem.gate.prefetch import prefetched
-from mainstem.gate.raw import Input, Place, Raw, RawBatch, Request
+from mainstem.gate.raw import Input, Raw, Request
+from mainstem.replay.footers import RowGroup, Stretch, StretchInput, first_disorder, stretches_of
 from mainstem.schema import EventSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_FOOTER_THREADS = 8
 
 _FORMS = "give a path, a DataFrame, a list of these, or a dict {EventType: input}"
 
@@ -109,15 +103,6 @@ def local_path(path: str | os.PathLike[str], what: str) -> str:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Neighbouring row groups of one Parquet file."""
-
-    file: str
-    first_row: int
-    row_groups: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Split:
     """What one task reads of one input: some stretches, or all of it when there are none."""
 
@@ -129,116 +114,26 @@ class Split:
     stretches: tuple[Stretch, ...] = ()
 
     def open(self) -> Input:
-        return SplitInput(self) if self.stretches else FileInput(self.path, self.event)
+        if self.stretches:
+            return StretchInput(self.path, self.event, self.stretches, self.first_row)
+        return FileInput(self.path, self.event)
 
 
-@dataclass(frozen=True)
-class Footers:
-    """What the Parquet footers of an input say."""
-
-    rows: list[int]  # per stretch
-    stretches: list[Stretch]  # one per row group, in order
-    in_order: bool  # no row group begins before the end of the one before it
-
-    @property
-    def total(self) -> int:
-        return sum(self.rows)
-
-
-def read_footers(path: str) -> Footers | None:
-    """None when some file is no Parquet or keeps no statistics of `ts`."""
-    files = files_of(path)
-    if any(file.suffix.lower() != ".parquet" for file in files):
-        return None
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        groups = [group for of_file in pool.map(_row_groups, files) for group in of_file]
-    if any(low is None for _, _, low, _ in groups):
-        return None
-    ranges = [(low, high) for _, rows, low, high in groups if rows]
-    in_order = all(before[1] <= after[0] for before, after in pairwise(ranges))
-    return Footers([rows for _, rows, _, _ in groups], [stretch for stretch, _, _, _ in groups], in_order)
-
-
-def _row_groups(file: Path) -> list[tuple[Stretch, int, Any, Any]]:
-    """(stretch, rows, smallest ts, largest ts) per row group; no times when the footer has none."""
-    try:
-        metadata = pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{file} can't be read as .parquet: {error}\n  repair or replace the file, or leave it out"
-        ) from error
-    column = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "ts"), None)
-    found, row = [], 0
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        statistics = None if column is None else group.column(column).statistics
-        known = statistics is not None and statistics.has_min_max
-        times = (statistics.min, statistics.max) if statistics is not None and known else (None, None)
-        found.append((Stretch(str(file), row, (i,)), group.num_rows, *times))
-        row += group.num_rows
-    return found
-
-
-def splits_of(source: Source, footers: Footers | None, count: int) -> list[Split]:
+def splits_of(source: Source, groups: Sequence[RowGroup] | None, count: int) -> list[Split]:
     """About `count` splits of equal rows; one when the footers do not prove the order."""
     assert source.path is not None
-    if footers is None or not footers.in_order:
+    if not groups or first_disorder(groups) is not None:
         return [Split(source.index, source.event, source.path)]
     splits: list[Split] = []
-    chosen: list[Stretch] = []
-    first = done = 0
-    for stretch, rows in zip(footers.stretches, footers.rows, strict=True):
-        chosen.append(stretch)
-        done += rows
-        if done * count >= footers.total * (len(splits) + 1):
-            splits.append(Split(source.index, source.event, source.path, len(splits), first, _joined(chosen)))
+    chosen: list[RowGroup] = []
+    total, first, done = sum(group.rows for group in groups), 0, 0
+    for group in groups:
+        chosen.append(group)
+        done += group.rows
+        if done * count >= total * (len(splits) + 1):
+            splits.append(Split(source.index, source.event, source.path, len(splits), first, stretches_of(chosen)))
             chosen, first = [], done
     return splits
-
-
-def _joined(stretches: list[Stretch]) -> tuple[Stretch, ...]:
-    """Neighbouring row groups of one file become one stretch."""
-    joined: list[Stretch] = []
-    for stretch in stretches:
-        if joined and joined[-1].file == stretch.file:
-            joined[-1] = replace(joined[-1], row_groups=joined[-1].row_groups + stretch.row_groups)
-        else:
-            joined.append(stretch)
-    return tuple(joined)
-
-
-class SplitInput(Input):
-    """A split as an input of the gate; errors name the file and the row in it."""
-
-    def __init__(self, split: Split) -> None:
-        self.split, self.what, self.event = split, split.path, split.event
-
-    def read(self, request: Request) -> Iterator[Raw]:
-        return prefetched(self._read(request))
-
-    def _read(self, request: Request) -> Iterator[Raw]:
-        for stretch in self.split.stretches:
-            row = stretch.first_row
-            try:
-                for raw in _read_stretch(stretch, request):
-                    yield replace(raw, place=Place(stretch.file, row))
-                    row += len(raw)
-            except (pa.ArrowException, OSError) as error:
-                raise InputError(
-                    f"{stretch.file} can't be read, after row {row}: {error}\n"
-                    "  repair or replace the file, or leave it out"
-                ) from error
-
-
-def _read_stretch(stretch: Stretch, request: Request) -> Iterator[Raw]:
-    metadata = pq.read_metadata(stretch.file)
-    there = metadata.schema.to_arrow_schema().names
-    names = [name for name in request.names if name in there]
-    # Names of event types repeat: as a dictionary they cost a look-up each, not a string comparison.
-    encoded = ["event"] if request.by_column and "event" in there else None
-    with pq.ParquetFile(stretch.file, metadata=metadata, read_dictionary=encoded) as file:
-        for batch in file.iter_batches(request.batch_size, row_groups=list(stretch.row_groups), columns=names):
-            yield RawBatch(batch, all_names=there)
 
 
 class NoInput(Input):

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from mainstem.errors import InputError, StoreError
 from mainstem.lang import Program
+from mainstem.replay.sharding import shards_of
 from mainstem.schema import INT64_MIN
 from mainstem.spark import blobs
 from mainstem.spark.job import Report
-from mainstem.spark.preprocess import shards_of
 from mainstem.state import State
 from mainstem.store import (
     QUERIES,
@@ -38,45 +38,61 @@ from mainstem.store.layout import Layout
 SHARDS = "shards"
 """Keys of a commit's meta: staged files of rejected rows, last batch id of every live query, shards of a keyed plan."""
 
+REPLAY = "replay"
+"""Key of a commit's meta: which replay it ended."""
+
 SUCCESS = "_SUCCESS"
 Tables = Mapping[str, pa.Table]
 
 
 class Folder:
-    """Outputs without a store: a new folder, complete when `_SUCCESS` is in it."""
+    """Outputs without a store: a new folder, complete when `_SUCCESS` is in it.
+
+    `kept` (also of a store's target): staged files that survive when the target is closed without being finished.
+    """
 
     first_seq, after_ts = 0, INT64_MIN
     state: str | None = None
     rejects_stem = "part"
 
-    def __init__(self, out: str, initial: Tables | None) -> None:
+    def __init__(self, out: str, initial: Tables | None, kept: Collection[str] | None = None) -> None:
+        self.kept = set(kept or ())
         self.out, self.rejects = Path(out), Path(out) / "_rejects"
         self.start = initial or None
         self.shard_files: dict[int, list[ShardFile]] = {}
-        check_new(self.out)
+        if kept is None:  # else an interrupted run has begun here, and may have published some of its files
+            check_new(self.out)
         self.out.mkdir(parents=True, exist_ok=True)
 
-    def finish(self, reports: Sequence[Report]) -> list[Path]:
+    @property
+    def finished(self) -> str | None:
+        """What `finish` was last told to remember, in this run or an earlier one; None before."""
+        mark = self.out / SUCCESS
+        return mark.read_text() if mark.exists() else None
+
+    def finish(self, reports: Sequence[Report], remember: str = "") -> list[Path]:
         """Publish the files of these reports; the output files."""
         files = [publish(self.out, staged) for report in reports for staged in report.staged]
         for report in reports:
             for staged in report.rejects_staged:
                 publish(self.rejects, staged)
-        (self.out / SUCCESS).touch()
+        (self.out / SUCCESS).write_text(remember)
         return files
 
     def close(self) -> None:
-        discard_staged(self.out)
-        discard_staged(self.rejects)
+        discard_staged(self.out, self.kept)
+        discard_staged(self.rejects, self.kept)
 
 
 class StoreTarget:
     """Outputs and state in one commit."""
 
     def __init__(
-        self, program: Program, path: str, out: str | None, initial: Tables | None, shards: int, store: Store
-    ) -> None:
+        self, program: Program, path: str, out: str | None, initial: Tables | None, shards: int, store: Store,
+        kept: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self.store, self.state, self.shards = store, path, shards
+        self.kept = set(kept)
         self.out = Path(out) if out is not None else Path(path) / "outputs"
         self.rejects = Path(path) / "rejects"
         publish_pending(store.meta)
@@ -91,8 +107,12 @@ class StoreTarget:
         self.shard_files = store.shard_files
         self.start = None if shards else _tables(program, store)
 
-    def finish(self, reports: Sequence[Report]) -> list[Path]:
-        meta = self._meta(reports)
+    @property
+    def finished(self) -> str | None:
+        return self.store.meta.get(REPLAY)
+
+    def finish(self, reports: Sequence[Report], remember: str = "") -> list[Path]:
+        meta = {**self._meta(reports), **({REPLAY: remember} if remember else {})}
         carriers = [file for report in reports if (file := report.shard_file) is not None]
         if self.shards:
             self.store.commit({}, meta, carriers)
@@ -115,8 +135,8 @@ class StoreTarget:
         return meta
 
     def close_staged(self) -> None:
-        discard_staged(self.out)
-        discard_staged(self.rejects)
+        discard_staged(self.out, self.kept)
+        discard_staged(self.rejects, self.kept)
 
     def close(self) -> None:
         self.close_staged()
@@ -124,16 +144,18 @@ class StoreTarget:
 
 
 def open_target(
-    program: Program, *, state: str | None, out: str | None, initial: Tables | None, shards: int
-) -> Folder | StoreTarget:
-    """`shards`: 0 for one state stage. The caller closes the target."""
+    program: Program, *, state: str | None, out: str | None, initial: Tables | None, shards: int,
+    kept: Collection[str] | None = None,
+) -> Folder | StoreTarget:  # fmt: skip
+    """`shards`: 0 for one state stage. `kept`: staged files of an interrupted run that goes on here; None: a new run.
+    The caller closes the target."""
     if state is None:
         assert out is not None
-        return Folder(out, initial)
+        return Folder(out, initial, kept)
     check_out(out, state)
     store = Store.open(state, program.tables)
     try:
-        return StoreTarget(program, state, out, initial, shards, store)
+        return StoreTarget(program, state, out, initial, shards, store, kept or ())
     except BaseException:
         store.close()
         raise

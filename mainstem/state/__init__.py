@@ -1,6 +1,7 @@
 """Tables in memory: key index, records, string pools; export, digest and hash of their content."""
 
 from mainstem.state.digest import digest
+from mainstem.state.entries import entries
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
 from mainstem.state.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
@@ -19,6 +20,7 @@ __all__ = [
     "cache_here",
     "compile_kernel",
     "digest",
+    "entries",
     "inlined",
     "kernel",
     "plain",

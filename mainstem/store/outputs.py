@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,11 @@ def publish_pending(meta: Mapping[str, Any]) -> list[Path]:
     return published[META_KEY]
 
 
-def discard_staged(directory: str | Path) -> None:
-    """Remove hidden files of batches that never committed. Call `publish_pending` first."""
+def discard_staged(directory: str | Path, keep: Collection[str] = ()) -> None:
+    """Remove hidden files of batches that never committed. Call `publish_pending` first.
+
+    `keep`: those that a run which has not ended yet will still commit.
+    """
     for entry in Path(directory).glob(".*.staged"):
-        if _STAGED.fullmatch(entry.name):
+        if _STAGED.fullmatch(entry.name) and entry.name not in keep:
             remove(entry)

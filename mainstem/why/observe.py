@@ -10,6 +10,7 @@ from typing import Any
 from mainstem.engine.interpret import Interpreter, Load, Record, Transaction, as_seen
 from mainstem.errors import UserCodeError
 from mainstem.lang import Spec
+from mainstem.lang.history import TS, unpack
 from mainstem.lang.runtime import Row, plain, reason_of, running
 from mainstem.state import State
 from mainstem.why.conditions import CheckFailed, condition_of
@@ -54,7 +55,7 @@ class Observer(Interpreter):
         recorder = _Recorder(inner)
         values = {n: plain(v) for n, v in vars(event).items() if n != "ts"}
         try:
-            with running(recorder):
+            with running(recorder, event.ts):
                 function(event)
             self._check(inner)
         except Exception as error:
@@ -94,7 +95,8 @@ class _Recorder:
         self._found: dict[RowName, tuple[bool, dict[str, Any]]] = {}
 
     def observation(self, values: dict[str, Any], condition: Condition | None = None) -> Observation:
-        reads = tuple(Read(table, key, there, fields) for (table, key), (there, fields) in self._found.items())
+        found = self._found.items()
+        reads = tuple(Read(table, key, there, _readable(fields)) for (table, key), (there, fields) in found)
         written = frozenset((table, key) for table, changes in self._inner.writes.items() for key in changes)
         return Observation(values, reads, written, condition)
 
@@ -122,6 +124,14 @@ class _Recorder:
     def delete(self, table: str, key: Any) -> None:
         self._own.add((table, key, None))
         self._inner.delete(table, key)
+
+
+def _readable(fields: dict[str, Any]) -> dict[str, Any]:
+    """The row of a history as lists in order of time; any other as it is."""
+    if TS not in fields:
+        return fields
+    entries = unpack(fields)
+    return {name: [e[name] for e in entries] for name in ("ts", *(f for f in fields if not f.startswith("_")))}
 
 
 class _Watch:

@@ -1,0 +1,32 @@
+# expect: Clicks is a history: 'page' is no value of its rows
+# expect: Clicks[key].append(page=…)
+# line: 32
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Click:
+    user: int
+    page: int
+    rate: float
+    name: str
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.history(key=int, keep=64)
+class Clicks:
+    page: int
+    name: str
+
+
+@app.on(Click)
+def click(e):
+    Clicks[e.user].page = 3

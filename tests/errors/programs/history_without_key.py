@@ -1,0 +1,32 @@
+# expect: tables have no method 'count'
+# expect: write Clicks[key].count(…)
+# line: 32
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Click:
+    user: int
+    page: int
+    rate: float
+    name: str
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.history(key=int, keep=64)
+class Clicks:
+    page: int
+    name: str
+
+
+@app.on(Click)
+def click(e):
+    return {"x": Clicks.count(last=60)}
