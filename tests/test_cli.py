@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import mainstem as ms
-from mainstem.cli.commands import cli
+from mainstem.apps import APPS
+from mainstem.cli.commands import Workload, cli
 from mainstem.errors import MainstemError
 
 COMMANDS = ["demo", "run", "replay", "explain", "query", "doctor", "generate"]
@@ -86,6 +87,15 @@ def test_a_first_tour(tmp_path: Path) -> None:
     assert succeed("explain", "ledger", "--mermaid").startswith(("graph", "flowchart"))
 
 
+def test_explain_predicts_what_more_hosts_would_do(counter: Path) -> None:
+    asked = ["--what-if", "hosts=4", "--what-if", "cores=3", "--log", "*.parquet"]
+    shown = succeed("explain", "counter_app.py:app", *asked)
+    assert shown.startswith(succeed("explain", "counter_app.py:app").rstrip())
+    assert "a prediction, nothing has run on 4 hosts" in shown
+    assert "a host as 3 core(s)" in " ".join(shown.split())
+    assert "Page[1]: 50.00% of its accesses" in shown
+
+
 def test_run_and_the_oracle_agree(tmp_path: Path) -> None:
     log = tmp_path / "requests.parquet"
     succeed("generate", "bank", "--events", 500, "--seed", 7, "--out", log)
@@ -143,6 +153,10 @@ def test_query_as_json_and_arrow(counter: Path) -> None:
         (["run", "counter_app.py:app", "clicks.parquet", "--initial", "."], ["clicks"]),
         (["query", "nowhere", "select 1"], ["nowhere"]),
         (["generate", "ledger", "--out", "clicks.parquet"], ["clicks.parquet exists"]),
+        (["explain", "ledger", "--what-if", "hosts=4"], ["--log"]),
+        (["explain", "ledger", "--log", "clicks.parquet"], ["--what-if hosts=32"]),
+        (["explain", "ledger", "--log", "clicks.parquet", "--what-if", "hosts=many"], ["hosts=many", "whole number"]),
+        (["explain", "ledger", "--log", "clicks.parquet", "--what-if", "moons=2"], ["'moons'", "hosts, cores"]),
     ],
 )
 def test_errors_are_messages_not_tracebacks(counter: Path, words: list[str], told: list[str]) -> None:
@@ -171,6 +185,11 @@ def test_interrupt_is_one_line(counter: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ms.App, "run", interrupted)
     done = mainstem("run", "counter_app.py:app", "clicks.parquet")
     assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+
+
+def test_every_app_has_a_generator_of_its_own(tmp_path: Path) -> None:
+    assert [workload.value for workload in Workload] == list(APPS)
+    assert "100 spam events" in succeed("generate", "spam", "--events", 100, "--out", tmp_path / "log")
 
 
 def test_doctor_is_content_with_a_complete_machine() -> None:

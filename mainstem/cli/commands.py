@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 import mainstem as ms
@@ -43,6 +42,7 @@ class Plan(StrEnum):
     fused = "fused"
     one_stage = "one_stage"
     keyed = "keyed"
+    mvps = "mvps"
 
 
 class OnBad(StrEnum):
@@ -57,6 +57,8 @@ class Workload(StrEnum):
     bidding = "bidding"
     toll = "toll"
     ledger_work = "ledger_work"
+    spam = "spam"
+    fraud = "fraud"
 
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORMS}.")]
@@ -135,18 +137,16 @@ def run(
     With the same --state and new events, the state goes on. After a crash, run the same command with --resume.
     """
     loaded = load_app(name)
-    with view.progress("running", _rows(events)) as bar:
-        result = loaded.app.run(
-            events if len(events) > 1 else events[0],
-            state=state,
-            initial=loaded.initial(initial),
-            batch=batch,
-            on_bad=on_bad.value,
-            out=out_dir,
-            engine=engine.value,
-            resume=resume,
-            progress=bar.add,
-        )
+    result = loaded.app.run(
+        events if len(events) > 1 else events[0],
+        state=state,
+        initial=loaded.initial(initial),
+        batch=batch,
+        on_bad=on_bad.value,
+        out=out_dir,
+        engine=engine.value,
+        resume=resume,
+    )
     view.print_result(result, state=state, out_dir=out_dir, show=show)
 
 
@@ -174,16 +174,14 @@ def replay(
     loaded = load_app(name)
     with quiet_session(master) as spark, tempfile.TemporaryDirectory() as scratch:
         started = time.perf_counter()
-        with view.progress("replaying", _rows(events)) as bar:
-            outputs = loaded.app.replay(
-                spark,
-                events if len(events) > 1 else events[0],
-                state=state,
-                initial=loaded.initial(initial),
-                out=out_dir or (None if state else scratch),
-                plan=plan.value,
-                on_bad=on_bad.value,
-                progress=bar.add,
+        outputs = loaded.app.replay(
+            spark,
+            events if len(events) > 1 else events[0],
+            state=state,
+            initial=loaded.initial(initial),
+            out=out_dir or (None if state else scratch),
+            plan=plan.value,
+            on_bad=on_bad.value,
             )
         seconds = time.perf_counter() - started
         counts = outputs.groupBy("status", "reason").count().toArrow()
@@ -200,14 +198,40 @@ def replay(
 def explain(
     name: AppName,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="The table graph as Mermaid text.")] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option("--what-if", metavar="NAME=NUMBER", help="hosts=32, and maybe cores=, batch=, network_mb=."),
+    ] = None,
+    log: Annotated[
+        list[str] | None, typer.Option("--log", metavar="EVENTS", help="The log to measure with, for --what-if.")
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=4, help="Events of the log that --what-if runs.")] = 200_000,
+    initial: InitialDir = None,
 ) -> None:
     """Tables, functions, what each reads and writes, and how it will run and why.
 
     $ mainstem explain ledger
     $ mainstem explain shop.py:app --mermaid > graph.mmd
+    $ mainstem explain spam --what-if hosts=32 --log log/
+
+    With --what-if: how fast a replay of the log would be on 1, 2, 4 … hosts, and what would limit it. A prediction.
     """
-    app = load_app(name).app
-    out.print(app.explain(format="mermaid" if mermaid else "text"), markup=False, soft_wrap=True)
+    loaded = load_app(name)
+    if not what_if:
+        if log:
+            raise InputError("--log is what --what-if measures with\n  add --what-if hosts=32, or drop --log")
+        out.print(loaded.app.explain(format="mermaid" if mermaid else "text"), markup=False, soft_wrap=True)
+        return
+    if not log:
+        raise InputError("--what-if measures with events\n  add --log and the files of a log")
+    text = loaded.app.explain(
+        format="mermaid" if mermaid else "text",
+        what_if=dict(_number(option) for option in what_if),
+        log=log if len(log) > 1 else log[0],
+        sample=sample,
+        initial=loaded.initial(initial),
+    )
+    out.print(text, markup=False, soft_wrap=True)
 
 
 @cli.command()
@@ -281,6 +305,15 @@ def generate(
     out.print(f"{events:,} {workload.value} events in {path}")
 
 
+def _number(option: str) -> tuple[str, int]:
+    """("hosts", 32) of "hosts=32"."""
+    name, _, value = option.partition("=")
+    try:
+        return name, int(value)
+    except ValueError:
+        raise InputError(f"--what-if {option}\n  write a name and a whole number, e.g. hosts=32") from None
+
+
 def _must_be_free(path: Path, option: str) -> None:
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise InputError(f"{path} exists: choose another {option}, or delete it first")
@@ -292,13 +325,3 @@ def _as_json(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     return str(value)
 
-
-def _rows(paths: list[str]) -> int | None:
-    """The number of events when it can be told without reading them (Parquet), for the progress bar."""
-    total = 0
-    for path in map(Path, paths):
-        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-        if not files or any(file.suffix != ".parquet" or not file.is_file() for file in files):
-            return None
-        total += sum(pq.read_metadata(file).num_rows for file in files)
-    return total
