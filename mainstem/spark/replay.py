@@ -212,11 +212,20 @@ def _with_info(df: DataFrame, info: ReplayInfo) -> DataFrame:
     return df
 
 
-def read_outputs(spark: SparkSession, program: Program, files: Sequence[Path]) -> DataFrame:
+FILES_MAX = 32
+"""Spark looks at more paths than these with a job of its own; a folder it lists in the driver."""
+
+
+def read_outputs(spark: SparkSession, program: Program, files: Sequence[Path], prefix: str = "") -> DataFrame:
+    """`prefix`: how the names of the files begin."""
     schema = spark_schema(program.output_schema)
     if not files:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*map(str, files))
+    reader = spark.read.schema(schema)
+    pattern = f"{prefix}*.parquet"
+    if len(files) > FILES_MAX and set(files[0].parent.glob(pattern)) == set(files):
+        return reader.option("pathGlobFilter", pattern).parquet(str(files[0].parent))
+    return reader.parquet(*map(str, files))
 
 
 def spark_schema(schema: pa.Schema) -> Any:

@@ -65,6 +65,7 @@ def replay_variants(
     homes = result.flow.homes
     frames = {}
     for number, (name, home) in enumerate(zip(names, homes, strict=True)):
-        own = [file for file in result.files if file.name.startswith(variant_prefix(number, len(homes)))]
-        frames[name] = read_outputs(spark, home.program, own)
+        prefix = variant_prefix(number, len(homes))
+        own = [file for file in result.files if file.name.startswith(prefix)]
+        frames[name] = read_outputs(spark, home.program, own, prefix)
     return Replays(frames)
