@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 
 from mainstem.bench import batches as batches_bench
-from mainstem.bench import data, dynamic_report, grid, schedule_report
+from mainstem.bench import data, dynamic_report, grid, replay_options, replay_report, schedule_report
 from mainstem.bench import dynamic as dynamic_bench
 from mainstem.bench import latency as latency_bench
 from mainstem.bench import ledger as ledger_bench
+from mainstem.bench import replay as replay_bench
 from mainstem.bench import schedule as schedule_bench
 from mainstem.bench.engines import AUTO, SERIAL, Way, ways_named
 from mainstem.bench.plot import check_plot
@@ -163,11 +164,7 @@ def dynamic(
 
     Fails (exit code 1) when two safe strategies ended in different states or outputs.
     """
-    if plot is not None:
-        try:
-            check_plot(plot)
-        except MainstemError as error:
-            raise typer.BadParameter(str(error), param_hint="--plot") from error
+    _check_plot(plot)
     options = dynamic_bench.Options(
         ways=_ways(strategy, always=(SERIAL, AUTO)),
         events=events,
@@ -184,6 +181,56 @@ def dynamic(
         dynamic_report.plot(results, plot)
     if json is not None:
         dynamic_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def replay(
+    events: Annotated[str, typer.Option(help="Events of the log that all contenders replay.")] = "10M",
+    cores: Annotated[int, typer.Option(min=1, help="Cores of the Spark contenders; Mainstem also runs on 1.")] = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each contender.")] = 2,
+    alternatives: Annotated[
+        bool, typer.Option(help="--no-alternatives leaves out Spark without Mainstem, the slow part.")
+    ] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="500k events, one turn, other parts smaller still.")] = False,
+    alpha: Annotated[str, typer.Option(help="Exponents of the power law, for critical paths.")] = "1.25,1.5,2,2.5,3",
+    alpha_events: Annotated[str | None, typer.Option(help="Events of each of their logs [default: 2M].")] = None,
+    memory_events: Annotated[
+        str | None, typer.Option(help="Sizes of logs that must take the same memory; '' for none [default: 10M,50M].")
+    ] = None,
+    micro_batches: Annotated[
+        str, typer.Option(help="Sizes of micro-batches whose error is measured; '' for none.")
+    ] = "12.5k,25k,50k,100k,200k",
+    error_events: Annotated[str | None, typer.Option(help="Events of the log for that [default: 1M].")] = None,
+    seed: Seed = 0,
+    dir: Annotated[Path | None, typer.Option(help="Where generated logs are kept [default: the user's cache].")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw events/s over cores and over c / b there (needs mainstem[plot]).")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """The spam log: staged replay, one thread, and Spark without Mainstem; critical paths; memory.
+
+    Numbers of events may be written 500k or 10M, several with commas. Fails (exit code 1) when two exact contenders
+    found different verdicts.
+    """
+    _check_plot(plot)
+    try:
+        options = replay_options.options_of(
+            quick=quick, events=events, cores=cores, repeats=repeats, alternatives=alternatives, alpha=alpha,
+            alpha_events=alpha_events, memory_events=memory_events, micro_batches=micro_batches,
+            error_events=error_events, seed=seed, folder=dir or data.default_dir(),
+        )  # fmt: skip
+    except MainstemError as error:
+        raise typer.BadParameter(str(error)) from error
+    if plot is not None and not options.alphas:
+        raise typer.BadParameter("the plot shows events/s over α: give some --alpha", param_hint="--plot")
+    results = replay_bench.benchmark(options, _progress)
+    replay_report.print_results(results, _console(WIDTH_MIN_WIDE))
+    if plot is not None:
+        replay_report.plot(results, plot)
+    if json is not None:
+        replay_report.write(results, json)
     raise typer.Exit(1 if results.disagreements else 0)
 
 
@@ -218,6 +265,14 @@ def _console(width_min: int) -> Console:
     console = Console()
     console.width = max(console.width, width_min)
     return console
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        try:
+            check_plot(plot)
+        except MainstemError as error:
+            raise typer.BadParameter(str(error), param_hint="--plot") from error
 
 
 def _progress(line: str) -> None:

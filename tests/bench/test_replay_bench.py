@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,54 +18,72 @@ from mainstem.bench import replay, replay_causality, replay_options, replay_repo
 from mainstem.bench.__main__ import cli
 from mainstem.bench.replay import Options, Results
 from mainstem.bench.replay_logs import spam_log
+from mainstem.bench.replay_ratio_plot import ratio_line
 from mainstem.bench.replay_spark import SparkProcess
 from mainstem.bench.replay_ways import Role, Runs, Way
 from mainstem.bench.report import Peak
 from mainstem.bench.spam_answers import Answer, answer, open_log
 from mainstem.bench.spam_loop import replay as loop_replay
 from mainstem.errors import InputError, MainstemError
+from mainstem.replay.model import Model, Point
 
 EVENTS = 4_000
 
 
-def test_end_to_end(tmp_path):
-    """Without compiling: it would take longer than all the rest."""
-    sizes = ["--events", str(EVENTS), "--alpha", "2", "--alpha-events", str(EVENTS), "--memory-events", ""]
-    options = [*sizes, "--repeats", "1", "--no-alternatives", "--dir", str(tmp_path / "logs")]
-    command = [sys.executable, "-m", "mainstem.bench", "replay", *options, "--json", str(tmp_path / "out.json")]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MAINSTEM_JIT": "0"})
+ON_EACH = {"Mainstem fused, one task", "one core, app.run serial", "one core, hand-written loop"}
+ON_SPARK = {"Spark, single batch", "Spark, SQL windows", "Spark, micro-batches"}
+
+
+def measured(folder: Path, *options: str) -> dict[str, Any]:
+    """What the command wrote; without compiling, which would take longer than all the rest."""
+    command = [sys.executable, "-m", "mainstem.bench", "replay", "--events", str(EVENTS), "--repeats", "1", *options]
+    kept = ["--dir", str(folder / "logs"), "--json", str(folder / "out.json")]
+    done = subprocess.run([*command, *kept], capture_output=True, text=True, env={**os.environ, "MAINSTEM_JIT": "0"})
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "out.json").read_text())
-    names = {"Mainstem mvps, 2 cores", "Mainstem mvps, 1 core", "Mainstem fused, one task"}
-    serial = {"one core, app.run serial", "one core, hand-written loop"}
-    assert {(f["name"], f["scan"]) for f in found["figures"]} == {(n, s) for n in names | serial for s in (True, False)}
-    assert len({figure["digest"] for figure in found["figures"]}) == 1
-    assert set(found["first_turn_seconds"]) == {f"{n}, {s}" for n in names for s in ("scan on", "scan off")}
-    (alpha,) = found["alphas"]
-    assert {(p["hosts"], p["hosts"] * p["batch"]) for p in alpha["points"]} == {
-        (1, 4_000), (2, 4_000), (1, 1_000), (2, 1_000)
-    }  # fmt: skip
-    assert found["model"]["one_host"] > 0
     assert "All digests agree" in done.stdout
+    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    assert len({figure["digest"] for figure in found["figures"] if figure["exact"]}) == 1
+    return found
 
 
-class TestTasksOfAProcess:
-    @pytest.fixture(scope="class")
-    def log(self, tmp_path_factory):
-        return spam_log(tmp_path_factory.mktemp("logs"), EVENTS)
+def test_end_to_end(tmp_path):
+    found = measured(tmp_path, "--cores", "1", "--no-alternatives", "--alpha", "", "--memory-events", "")
+    names = ON_EACH | {"Mainstem mvps, 1 core"}
+    assert {(f["name"], f["scan"]) for f in found["figures"]} == {(n, s) for n in names for s in (True, False)}
+    on_spark = {name for name in names if name.startswith("Mainstem")}
+    assert set(found["first_turn_seconds"]) == {f"{n}, {s}" for n in on_spark for s in ("scan on", "scan off")}
 
-    def test_mainstem_and_its_memory(self, spark, log, tmp_path):
-        task = {"call": "mvps", "log": str(log), "out": str(tmp_path / "out"), "watch": True, "options": {"scan": False}}
-        found = replay_spark.run(spark, task)
-        assert found["answer"]["digest"] == _by_loop(log, tmp_path / "truth").digest
-        assert found["peak"]["workers"] > 0
 
-    def test_an_alternative(self, spark, log, tmp_path):
-        options = {"scan": False, "batch": 2_000}
-        task = {"call": "micro_batches", "log": str(log), "out": str(tmp_path / "out"), "options": options}
-        found = replay_spark.run(spark, task)
-        assert found["answer"]["messages"] == _by_loop(log, tmp_path / "truth").messages
-        assert found["peak"] == {}
+@pytest.mark.long
+def test_end_to_end_with_everything(tmp_path):
+    logs = ["--alpha", "2", "--alpha-events", str(EVENTS), "--memory-events", "2k,4k", "--error-events", str(EVENTS)]
+    found = measured(tmp_path, *logs, "--micro-batches", "2k,4k")
+    names = ON_EACH | ON_SPARK | {"Mainstem mvps, 2 cores", "Mainstem mvps, 1 core"}
+    assert {figure["name"] for figure in found["figures"]} == names
+    (alpha,) = found["alphas"]
+    sizes = {(point["hosts"], point["hosts"] * point["batch"]) for point in alpha["points"]}
+    assert sizes == {(1, 4_000), (2, 4_000), (1, 1_000), (2, 1_000)}
+    assert found["model"]["one_host"] > 0
+    assert [set(peak["bytes"]) for peak in found["peak_bytes"]] == [{"driver", "jvm", "workers"}] * 2
+    assert all(0 < row["wrong"] < 0.5 for row in found["micro_batches"])
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return spam_log(tmp_path_factory.mktemp("logs"), EVENTS)
+
+
+def test_a_task_of_a_process_and_its_memory(spark, log, tmp_path):
+    task = {
+        "call": "mvps",
+        "log": str(log),
+        "out": str(tmp_path / "out"),
+        "watch": True,
+        "options": {"scan": False},
+    }
+    found = replay_spark.run(spark, task)
+    assert found["answer"]["digest"] == _by_loop(log, tmp_path / "truth").digest
+    assert found["peak"]["workers"] > 0
 
 
 def test_a_process_that_fails_says_why(tmp_path):
@@ -125,9 +145,7 @@ class TestCommand:
         found = json.loads((tmp_path / "out.json").read_text())
         assert len(found["figures"]) == 16
         assert {len(figure["seconds"]) for figure in found["figures"]} == {2}
-        assert [target["target"] if "target" in target else target["bound"] for target in found["targets"]] == [
-            5.0, 5.0, 1.5, 5.0, 5.0, 0.7, 0.85
-        ]  # fmt: skip
+        assert [target["bound"] for target in found["targets"]] == [5.0, 5.0, 1.5, 5.0, 5.0, 0.7, 0.85]
         assert [row["batch"] for row in found["micro_batches"]] == [500, 1_000]
         assert [row["alpha"] for row in found["alphas"]] == [1.5, 3.0]
         paths = [row["critical_paths"]["2000"] for row in found["alphas"]]
@@ -135,7 +153,9 @@ class TestCommand:
         assert [peak["events"] for peak in found["peak_bytes"]] == [1_000, 2_000]
         assert "16 ×" in result.output and "128 vCPUs" in result.output and "8 vCPUs, 1.4 ×" in result.output
         assert "too easy" not in result.output
+        assert "The targets are meant for 10,000,000 events" in result.output
         assert "α = 1.5" in (tmp_path / "out.svg").read_text()
+        assert "model, 2 cores" in (tmp_path / "out-ratio.svg").read_text()
 
     @pytest.mark.parametrize("wrong", ["mvps", "fused", "single_batch", "sql_windows"])
     def test_an_exact_contender_that_is_wrong_fails_the_command(self, stand_in, small, wrong):
@@ -234,14 +254,21 @@ class TestResults:
 
     def test_who_beats_one_thread(self):
         for mvps, said in ((150, "first to beat it: 2 cores"), (90, "none beats it")):
-            console = Console(width=200, record=True, quiet=True)
-            replay_report.print_results(self.results(mvps, 100, 50), console)
-            assert said in console.export_text()
+            printed = io.StringIO()
+            replay_report.print_results(self.results(mvps, 100, 50), Console(width=200, file=printed))
+            assert said in printed.getvalue()
 
     def test_the_median_is_that_of_the_times(self):
         runs = Runs(Way("x", Role.MVPS, 1, replay_ways.loop), True)
         runs.answers = [Answer("", seconds, 60, 0, 0, "") for seconds in (1.0, 2.0, 6.0)]
         assert (runs.best, runs.median) == (60, 30)
+
+
+@pytest.mark.parametrize(("a", "said"), [(0.5, "a = 0.5,"), (2.0, "a ≥ 2,")])
+def test_a_critical_path_that_never_limited_bounds_a_only(a, said):
+    points = [Point(1, 100, 9_000.0, 1.0), Point(2, 50, 5.0, 1.0), Point(2, 50, 100.0, 1.0)]
+    alpha = replay_causality.Alpha(2.0, 100, {100: 5.0}, points, [])
+    assert said in replay_report._model(Results(Options(), alphas=[alpha], model=Model(1.0, a, 0.9)))
 
 
 def test_logs_are_made_once(tmp_path):
@@ -262,3 +289,11 @@ def test_a_log_with_one_busy_user_has_a_long_critical_path(tmp_path):
     assert [set(found) for found in paths] == [{1_000, EVENTS}] * 2
     assert paths[0][EVENTS] > 3 * paths[1][EVENTS]
     assert paths[0][1_000] < paths[0][EVENTS] <= 3 * EVENTS
+
+
+def test_the_line_over_ratios_bends_at_a():
+    model = Model(k=100.0, a=1.0, r2=1.0)
+    line = dict(ratio_line(model, [Point(2, 100, 10.0, 1.0), Point(2, 100, 1_000.0, 1.0)]))
+    assert min(line) < 0.1 and max(line) > 10
+    assert {round(rate, 6) for ratio, rate in line.items() if ratio <= 1} == {400.0}
+    assert line[max(line)] == pytest.approx(400 / max(line))

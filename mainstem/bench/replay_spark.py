@@ -1,0 +1,164 @@
+"""Spark sessions in processes of their own, so that sessions on one core and on several can take turns.
+
+A process has one session and may use as many cores as it has task slots: JVM, driver and workers together. The parent
+writes one line of JSON per replay to its standard input and reads one with the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from mainstem.apps import spam
+from mainstem.bench import spam_plain
+from mainstem.bench.memory import PeakMemory
+from mainstem.bench.spam_answers import Answer, answer, fresh, open_log, timed
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEAP_GB_MAX = 8  # what the alternatives of spam_plain need for windows over 10 million events
+STOP_SECONDS_MAX = 60
+_LINES_SHOWN = 15  # of what a process that failed has printed
+
+
+def heap_gb() -> int:
+    """For sessions that run the alternatives: half of the machine's memory, within bounds."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(HEAP_GB_MAX, memory // (2 << 30)))
+
+
+class SparkProcess:
+    """`with SparkProcess(2, scratch) as spark: spark.replay("mvps", log, out, scan=True)`."""
+
+    def __init__(self, cores: int, scratch: Path, *, heap: int = 1) -> None:
+        self.cores = cores
+        self.peak: dict[str, int] = {}  # of the last replay that was watched, in bytes by role
+        folder = Path(tempfile.mkdtemp(prefix=f"spark-{cores}-", dir=scratch))
+        self._printed = folder / "printed.log"
+        task = json.dumps({"cores": cores, "heap": heap, "folder": str(folder)})
+        with open(self._printed, "wb") as printed:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mainstem.bench.replay_spark", task],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed, text=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> SparkProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def replay(self, call: str, log: Path, out: Path, *, watch: bool = False, **options: Any) -> Answer:
+        """Runs one of `CALLS` from `log` into `out`. With `watch`, `peak` has the memory it took afterwards."""
+        task = {"call": call, "log": str(log), "out": str(out), "watch": watch, "options": options}
+        reply = self._asked(json.dumps(task))
+        if not reply:
+            code = self._process.wait()
+            last = "\n".join(self._printed.read_text(errors="replace").splitlines()[-_LINES_SHOWN:])
+            raise MainstemError(f"{call} of {log} on {self.cores} cores failed (exit code {code}):\n{last}")
+        found = json.loads(reply)
+        self.peak = found["peak"]
+        return Answer(**found["answer"])
+
+    def _asked(self, task: str) -> str:
+        """The line of the answer; empty when the process has ended."""
+        try:
+            _pipe(self._process.stdin).write(task + "\n")
+            _pipe(self._process.stdin).flush()
+        except BrokenPipeError:
+            return ""
+        return _pipe(self._process.stdout).readline()
+
+    def close(self) -> None:
+        """The end of its input ends the process, and Spark with it."""
+        try:
+            self._process.communicate(timeout=STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+# --- in the process -------------------------------------------------------------------------------------------------
+
+
+def mvps(spark: SparkSession, log: Path, out: Path, *, scan: bool = True, epoch_rows: int | None = None) -> float:
+    """The staged plan, a shard per core; gives seconds."""
+    return _mainstem(spark, log, out, "mvps", scan, {} if epoch_rows is None else {"epoch_rows": epoch_rows})
+
+
+def fused(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> float:
+    """All in one task; gives seconds."""
+    return _mainstem(spark, log, out, "fused", scan, {})
+
+
+def _mainstem(
+    spark: SparkSession, log: Path, out: Path, plan: Literal["mvps", "fused"], scan: bool, options: Mapping[str, Any]
+) -> float:
+    fresh(out)
+    app = spam.app if scan else spam.app_without_scan
+    with timed() as watch:
+        app.replay(spark, str(log), out=out, plan=plan, progress=None, **options)
+    return watch.seconds
+
+
+MAINSTEM: dict[str, Callable[..., float]] = {"mvps": mvps, "fused": fused}
+ALTERNATIVES: dict[str, Callable[..., Answer]] = {
+    "single_batch": spam_plain.single_batch,
+    "sql_windows": spam_plain.sql_windows,
+    "micro_batches": spam_plain.micro_batches,
+}
+
+
+def run(spark: SparkSession, task: Mapping[str, Any]) -> dict[str, Any]:
+    call, log, out = task["call"], Path(task["log"]), Path(task["out"])
+    if call in ALTERNATIVES:
+        return {"answer": asdict(ALTERNATIVES[call](spark, log, out, **task["options"])), "peak": {}}
+    with PeakMemory() if task["watch"] else nullcontext() as peak:
+        seconds = MAINSTEM[call](spark, log, out, **task["options"])
+    # Read back when nobody watches: that memory is not the replay's.
+    found = answer(call, seconds, open_log(log).events, out)
+    return {"answer": asdict(found), "peak": {} if peak is None else peak.bytes}
+
+
+def serve(cores: int, heap: int, folder: Path) -> None:
+    """Answers one task after the other, until there are no more."""
+    from mainstem.spark.session import local_session
+
+    # Spark prints to standard output, too; answers go through a copy that nobody else has.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    options = {
+        "spark.driver.memory": f"{heap}g",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    session = local_session(cores, options=options, name="mainstem-bench")
+    try:
+        for line in sys.stdin:
+            print(json.dumps(run(session, json.loads(line))), file=answers, flush=True)
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    serve(asked["cores"], asked["heap"], Path(asked["folder"]))
