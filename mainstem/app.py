@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from mainstem.declare import event_class, fields_of, key_types, place
 from mainstem.errors import ProgramError
 from mainstem.gate import Derive
 from mainstem.lang import Bound, Dataflow, Program, Spec, Table, build, dataflow, explain
@@ -24,7 +25,7 @@ from mainstem.replay.keys import with_key_columns
 from mainstem.replay.predict import SAMPLE, predict
 from mainstem.result import Result, StateView, Stats
 from mainstem.run import run_embedded, run_oracle
-from mainstem.schema import KEY_BASES, MISSING, EventSchema, Field, TableSchema, Type, type_of
+from mainstem.schema import MISSING, EventSchema, Field, TableSchema, type_of
 from mainstem.why import Log
 
 if TYPE_CHECKING:
@@ -58,18 +59,18 @@ class App:
 
     def event(self, cls: type) -> Any:
         """Declares an event type: annotated fields, like a dataclass. `ts` is added."""
-        fields = tuple(_fields(cls, "event"))
+        fields = tuple(fields_of(cls, "event"))
         for field in fields:
             if field.name == "ts":
                 raise ProgramError(
-                    f"event {cls.__name__} declares ts", **_place(), remedy="leave it out: every event has an int ts"
+                    f"event {cls.__name__} declares ts", **place(), remedy="leave it out: every event has an int ts"
                 )
             if field.type.length:
                 raise ProgramError(
-                    f"field {cls.__name__}.{field.name} is a fixed array", **_place(), remedy="use list[…] in events"
+                    f"field {cls.__name__}.{field.name} is a fixed array", **place(), remedy="use list[…] in events"
                 )
         self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
-        return _event_class(cls, fields)
+        return event_class(cls, fields)
 
     def table(self, key: Any = MISSING) -> Callable[[type], Any]:
         """Declares a table: `@app.table(key=int)` or `key=(int, str)`."""
@@ -77,13 +78,13 @@ class App:
             raise ProgramError("a table needs a key", remedy="write @app.table(key=int)")
 
         def declare(cls: type) -> Table:
-            types, scalar = _key_types(key, cls)
-            fields = tuple(_fields(cls, "table"))
+            types, scalar = key_types(key, cls)
+            fields = tuple(fields_of(cls, "table"))
             for field in fields:
                 if field.type.nullable or field.type.is_list:
                     raise ProgramError(
                         f"field {cls.__name__}.{field.name} is {field.type}",
-                        **_place(),
+                        **place(),
                         remedy="table fields are plain values or ms.Array[X, n]",
                     )
             checks = tuple(f for f in vars(cls).values() if getattr(f, CHECK_MARK, False))
@@ -102,12 +103,12 @@ class App:
         """
 
         def declare(cls: type) -> History:
-            fields = _fields(cls, "history")
+            fields = fields_of(cls, "history")
             checks = [f.__name__ for f in vars(cls).values() if getattr(f, CHECK_MARK, False)]
             try:
-                schema = history_schema(cls.__name__, *_key_types(key, cls), fields, checks, keep)
+                schema = history_schema(cls.__name__, *key_types(key, cls), fields, checks, keep)
             except ProgramError as error:
-                raise ProgramError(error.what, **_place(), remedy=error.remedy) from None
+                raise ProgramError(error.what, **place(), remedy=error.remedy) from None
             handle = History(schema)
             self._declare(cls.__name__, self._tables, handle, cls)
             return handle
@@ -121,7 +122,7 @@ class App:
         def bind(function: Callable[..., Any]) -> Callable[..., Any]:
             if any(b.event == name and b.name == function.__name__ for b in self._functions):
                 raise ProgramError(
-                    f"function {function.__name__} is bound to {name} twice", **_place(), remedy="rename one of them"
+                    f"function {function.__name__} is bound to {name} twice", **place(), remedy="rename one of them"
                 )
             self._functions.append(Bound(name, function.__name__, function))
             self._program = None
@@ -144,7 +145,7 @@ class App:
             for field in added:
                 if schema.field(field.name) is not None or field.name == "ts":
                     raise ProgramError(
-                        f"event {name} has a field {field.name!r} already", **_place(), remedy="choose another name"
+                        f"event {name} has a field {field.name!r} already", **place(), remedy="choose another name"
                     )
             self._events[name] = dataclasses.replace(schema, derived=schema.derived + added)
             self._derives.append(Derive(name, added, function))
@@ -155,7 +156,7 @@ class App:
 
     def _declare(self, name: str, into: dict[str, Any], value: Any, cls: type) -> None:
         if name in self._events or name in self._tables:
-            raise ProgramError(f"{name} is declared twice in app {self.name}", **_place(), remedy="choose another name")
+            raise ProgramError(f"{name} is declared twice in app {self.name}", **place(), remedy="choose another name")
         into[name] = value
         self._program = None
 
@@ -165,7 +166,7 @@ class App:
             known = ", ".join(self._events) or "none yet"
             raise ProgramError(
                 f"{where}({getattr(event, '__name__', event)}) names no event of app {self.name}",
-                **_place(),
+                **place(),
                 remedy=f"declare it with @app.event before; declared are: {known}",
             )
         return str(name)
@@ -345,96 +346,3 @@ def _names_of(variants: Sequence[App]) -> list[str]:
             remedy="give one or more apps with names that differ: ms.variants(app, LIMIT=[1, 2]) makes such",
         )
     return names
-
-
-def _place() -> dict[str, Any]:
-    """The user's line that is running: the decorator of what is being declared."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "") == __name__:
-        frame = frame.f_back
-    return {} if frame is None else {"file": frame.f_code.co_filename, "line": frame.f_lineno}
-
-
-def _fields(cls: type, what: str) -> list[Field]:
-    try:
-        hints = typing.get_type_hints(cls, localns=dict(vars(cls)))
-    except Exception as error:
-        raise ProgramError(
-            f"the annotations of {what} {cls.__name__} can't be read: {error}",
-            **_place(),
-            remedy="import the types that it names",
-        ) from error
-    hints = {n: h for n, h in hints.items() if n in inspect.get_annotations(cls)}
-    if not hints:
-        raise ProgramError(f"{what} {cls.__name__} has no fields", **_place(), remedy="annotate them: amount: int")
-    fields = []
-    for name, hint in hints.items():
-        where = f"field {cls.__name__}.{name}"
-        if name.startswith("_"):
-            raise ProgramError(f"{where} starts with an underscore", **_place(), remedy="such names are Mainstem's own")
-        try:
-            type_ = type_of(hint, where)
-        except ProgramError as error:
-            raise ProgramError(error.what, **_place(), remedy=error.remedy) from None
-        fields.append(Field(name, type_, _default(cls, name, type_, where)))
-    return fields
-
-
-def _default(cls: type, name: str, type_: Type, where: str) -> Any:
-    value = vars(cls).get(name, MISSING)
-    if value is MISSING or (value is None and type_.nullable):
-        return value
-    wanted: dict[str, Any] = {
-        "int": int,
-        "float": (int, float),
-        "bool": bool,
-        "str": str,
-        "bytes": bytes,
-        "datetime": int,
-    }
-    if type_.length:
-        fits = isinstance(value, list | tuple) and len(value) == type_.length
-    elif type_.is_list:
-        fits = isinstance(value, tuple)
-    else:
-        fits = isinstance(value, wanted[type_.base]) and (type_.base == "bool" or not isinstance(value, bool))
-    if not fits:
-        raise ProgramError(
-            f"the default of {where} is {value!r}, its type is {type_}",
-            **_place(),
-            remedy="give a default of that type",
-        )
-    return value
-
-
-def _key_types(key: Any, cls: type) -> tuple[tuple[Type, ...], bool]:
-    parts = typing.get_args(key) if typing.get_origin(key) is tuple else key
-    scalar = not isinstance(parts, tuple)
-    types = tuple(type_of(k, f"the key of {cls.__name__}") for k in ((parts,) if scalar else parts))
-    for type_ in types:
-        if type_.base not in KEY_BASES or type_.nullable or type_.is_list or type_.length:
-            raise ProgramError(
-                f"the key of table {cls.__name__} is {type_}",
-                **_place(),
-                remedy="keys are int, str, bytes, datetime, or tuples of them",
-            )
-    if not 1 <= len(types) <= 4:
-        raise ProgramError(
-            f"the key of table {cls.__name__} has {len(types)} parts", **_place(), remedy="use one to four parts"
-        )
-    return types, scalar
-
-
-def _event_class(cls: type, fields: tuple[Field, ...]) -> Any:
-    """A frozen dataclass with `ts` and the fields, all by keyword."""
-    parts: list[Any] = [("ts", int, dataclasses.field(kw_only=True))]
-    for field in fields:
-        options: dict[str, Any] = {"kw_only": True}
-        if field.default is not MISSING:
-            options["default"] = field.default
-        parts.append((field.name, cls.__annotations__[field.name], dataclasses.field(**options)))
-    made = dataclasses.make_dataclass(cls.__name__, parts, frozen=True, slots=True, namespace={"__doc__": cls.__doc__})
-    made.__module__ = cls.__module__
-    made.__qualname__ = cls.__qualname__
-    made.__mainstem_event__ = cls.__name__  # type: ignore[attr-defined]
-    return made

@@ -31,6 +31,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("run",),
     ("replay",),
     ("spark",),
+    ("declare",),
     ("app",),
     ("variants",),
     ("__init__",),
