@@ -22,7 +22,7 @@ from mainstem.bench.report import Peak, Target
 from mainstem.bench.spam_answers import Answer, Error, error_against
 from mainstem.replay.model import Model
 
-WARM_UP_EVENTS = 100_000
+WARM_UP_EVENTS = 1_000_000  # several ranges, so that every worker has run every kind of task
 
 # What the project promises for this program, by whether the e-mail scan is on.
 TARGET_EVENTS = 10_000_000  # what a replay costs once vanishes in logs of this size

@@ -22,6 +22,8 @@ OPTIONS: dict[str, str] = {
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     # Python workers talk to the JVM through unix sockets instead of TCP: about a quarter less time per row.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Workers are forked from a process that has Mainstem loaded; Spark ends idle ones after a minute.
+    "spark.python.daemon.module": "mainstem.spark.daemon",
     # `query.stop()` during a batch matches a regex over a long message and overflows the default stack of 1 MB, which
     # kills the stream's thread. In the *default* options, so that a user's own extraJavaOptions stay as they are.
     "spark.driver.defaultJavaOptions": "-Xss16m",
