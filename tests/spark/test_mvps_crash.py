@@ -32,9 +32,7 @@ def child(*arguments: object) -> subprocess.CompletedProcess[str]:
     "steps",
     [
         ["commit:1", "wave2:3"],
-        pytest.param(
-            [f"{kind}:{count}" for count in (1, 5) for kind in KINDS] + ["commit:1"], marks=pytest.mark.long
-        ),
+        pytest.param([*(f"{kind}:1" for kind in KINDS), "commit:1"], marks=pytest.mark.long),
     ],
     ids=["some", "all"],
 )
@@ -45,8 +43,6 @@ def test_a_killed_driver_goes_on_behind_its_last_epoch(spark: SparkSession, tmp_
     committed = 0
     for step in steps:
         done = child("driver", tmp_path, step)
-        if done.returncode == 0:  # there was too little left to do
-            break
         assert done.returncode == -9, f"{step} was not reached\n{done.stderr[-2000:]}"
         manifest = Manifest.load(tmp_path / "state" / ".replay")
         assert manifest is not None
