@@ -26,8 +26,8 @@ WARM_UP_EVENTS = 1_000_000  # several ranges, so that every worker has run every
 
 # What the project promises for this program, by whether the e-mail scan is on.
 TARGET_EVENTS = 10_000_000  # what a replay costs once vanishes in logs of this size
-MVPS_OF_SPARK = 5.0
-MVPS_OF_SERIAL = {True: 1.5, False: 0.7}
+OF_SPARK = 5.0
+OF_SERIAL = {True: 1.5, False: 0.7}
 FLAT = 0.85  # peak of the workers for the shortest log over that for the longest: some noise is allowed
 
 Say = Callable[[str], None]
@@ -79,13 +79,13 @@ class Results:
     @property
     def targets(self) -> list[Target]:
         found = []
-        for scan, of_serial in MVPS_OF_SERIAL.items():
-            (mvps,) = self.of(Role.MVPS, scan)
+        for scan, of_serial in OF_SERIAL.items():
+            (auto,) = self.of(Role.AUTO, scan)
             for other in self.of(Role.EXACT, scan):
-                what = f"{mvps.way.name} / {other.way.name}, {scan_text(scan)}"
-                found.append(Target(what, mvps.best / other.best, MVPS_OF_SPARK))
-            what = f"{mvps.way.name} / best single thread, {scan_text(scan)}"
-            found.append(Target(what, self.of_one_thread(mvps), of_serial))
+                what = f"{auto.way.name} / {other.way.name}, {scan_text(scan)}"
+                found.append(Target(what, auto.best / other.best, OF_SPARK))
+            what = f"{auto.way.name} / best single thread, {scan_text(scan)}"
+            found.append(Target(what, self.of_one_thread(auto), of_serial))
         least, most = self._workers_at_ends()
         if most:
             sizes = f"{self.peaks[0].events:,} / {self.peaks[-1].events:,} events"

@@ -67,9 +67,9 @@ def _table(title: str, texts: int, *headings: str) -> Table:
 
 def _contenders(results: Results, scan: bool) -> Table:
     title = f"Spam log of {results.options.events:,} events, e-mail {scan_text(scan)}"
-    headings = ("", "digest", "", "turns", "best ev/s", "median ev/s", "× one thread", "mvps is × faster")
+    headings = ("", "digest", "", "turns", "best ev/s", "median ev/s", "× one thread", "Mainstem is × faster")
     table = _table(title, 3, *headings)
-    (mvps,) = results.of(Role.MVPS, scan)
+    (auto,) = results.of(Role.AUTO, scan)
     for runs in (runs for runs in results.runs if runs.scan == scan):
         table.add_row(
             runs.way.name,
@@ -79,7 +79,7 @@ def _contenders(results: Results, scan: bool) -> Table:
             short(runs.best),
             short(runs.median),
             f"{results.of_one_thread(runs):.2f}",
-            f"{mvps.best / runs.best:.2f}",
+            f"{auto.best / runs.best:.2f}",
         )
     return table
 
@@ -94,16 +94,11 @@ def _targets(results: Results) -> Table:
 
 def _cost(results: Results, scan: bool) -> str:
     """The configuration that outperforms a single thread (McSherry's COST), among the measured ones."""
-    mvps = sorted([*results.of(Role.MVPS, scan), *_fewer_cores(results, scan)], key=lambda runs: runs.way.cores)
+    mvps = sorted(results.of(Role.STAGED, scan), key=lambda runs: runs.way.cores)
     ratios = ", ".join(f"{cores_text(runs.way.cores)} {results.of_one_thread(runs):.2f} ×" for runs in mvps)
     first = next((runs.way.cores for runs in mvps if results.of_one_thread(runs) > 1), None)
     beaten = f"first to beat it: {cores_text(first)}" if first is not None else "none beats it"
-    return f"{scan_text(scan)}: {ratios} one thread ({beaten})"
-
-
-def _fewer_cores(results: Results, scan: bool) -> list[Runs]:
-    most = results.options.cores
-    return [runs for runs in results.of(Role.MAINSTEM, scan) if runs.way.cores < most]
+    return f"{scan_text(scan)}: in stages {ratios} one thread ({beaten})"
 
 
 def _peaks(results: Results) -> Table:

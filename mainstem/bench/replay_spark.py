@@ -109,9 +109,15 @@ def fused(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> fl
     return _mainstem(spark, log, out, "fused", scan, {})
 
 
+def auto(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> float:
+    """With the plan that Mainstem chooses."""
+    return _mainstem(spark, log, out, "auto", scan, {})
+
+
 def _mainstem(
-    spark: SparkSession, log: Path, out: Path, plan: Literal["mvps", "fused"], scan: bool, options: Mapping[str, Any]
-) -> float:
+    spark: SparkSession, log: Path, out: Path, plan: Literal["auto", "mvps", "fused"], scan: bool,
+    options: Mapping[str, Any],
+) -> float:  # fmt: skip
     fresh(out)
     app = spam.app if scan else spam.app_without_scan
     with timed() as watch:
@@ -119,7 +125,7 @@ def _mainstem(
     return watch.seconds
 
 
-MAINSTEM: dict[str, Callable[..., float]] = {"mvps": mvps, "fused": fused}
+MAINSTEM: dict[str, Callable[..., float]] = {"auto": auto, "mvps": mvps, "fused": fused}
 ALTERNATIVES: dict[str, Callable[..., Answer]] = {
     "single_batch": spam_plain.single_batch,
     "sql_windows": spam_plain.sql_windows,

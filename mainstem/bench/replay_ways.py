@@ -20,8 +20,9 @@ Replay = Callable[[Path, Path, bool], Answer]
 class Role(Enum):
     """What a contender is compared as."""
 
-    MVPS = "what the targets are about"
-    MAINSTEM = "other ways of Mainstem"
+    AUTO = "what a user gets who names no plan: the targets are about it"
+    STAGED = "Mainstem in stages, on some number of cores"
+    FUSED = "Mainstem in one task"
     SERIAL = "one thread on one core, without Spark"
     EXACT = "Spark without Mainstem, exact"
     APPROXIMATE = "Spark without Mainstem, approximate"
@@ -58,13 +59,16 @@ class Runs:
 
 
 def ways_of(sessions: Mapping[int, SparkProcess], alternatives: bool) -> list[Way]:
-    """All contenders; those on Spark use the session with the most cores, and MVPS each of them."""
+    """All contenders; those on Spark use the session with the most cores, and staged replay each of them."""
     cores = max(sessions)
-    most, fewer = sessions[cores], [n for n in sessions if n < cores]
+    most = sessions[cores]
     ways = [
-        Way(f"Mainstem mvps, {cores_text(cores)}", Role.MVPS, cores, _on(most, "mvps")),
-        *(Way(f"Mainstem mvps, {cores_text(n)}", Role.MAINSTEM, n, _on(sessions[n], "mvps")) for n in fewer),
-        Way("Mainstem fused, one task", Role.MAINSTEM, cores, _on(most, "fused")),
+        Way(f"Mainstem, {cores_text(cores)}", Role.AUTO, cores, _on(most, "auto")),
+        *(
+            Way(f"Mainstem mvps, {cores_text(n)}", Role.STAGED, n, _on(sessions[n], "mvps"))
+            for n in sorted(sessions, reverse=True)
+        ),
+        Way("Mainstem fused, one task", Role.FUSED, cores, _on(most, "fused")),
         Way("one core, app.run serial", Role.SERIAL, 1, run_serial),
         Way("one core, hand-written loop", Role.SERIAL, 1, loop),
     ]

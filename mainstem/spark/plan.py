@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mainstem.errors import ProgramError, SparkError
@@ -16,6 +16,9 @@ PLANS = ("auto", "fused", "one_stage", "keyed", "mvps")
 MANY_PARTITIONS = 4
 """From here on `auto` cuts a program without derive functions into stages, if it has several: fewer cores run compiled
 transactions no faster than one task that reads, runs and writes."""
+
+RUN_NS, MOVE_NS = 150, 500
+"""What an event costs one core, roughly: its transactions and output, and being handed from task to task."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,12 @@ def check_program(program: Program) -> None:
 
 def choose(
     program: Program, sources: Sequence[Source], asked: str, partitions: int, flow: Dataflow | None = None,
-    needs: Sequence[str] = (), now: bool = True,
+    needs: Sequence[str] = (), now: bool = True, derive_ns: Callable[[], float] = lambda: 0.0,
 ) -> Choice:  # fmt: skip
     """The plan of a replay. Asking for one that is not possible is an error that says why.
 
     `needs`: options that were given and that only staged replays have. `now`: the replay runs at once; a lazy one is
-    not staged unless it is asked for.
+    not staged unless it is asked for. `derive_ns` measures what derive functions take per event.
     """
     if asked not in PLANS:
         raise SparkError(f"there is no plan {asked!r}\n  use one of {', '.join(PLANS)}")
@@ -62,6 +65,9 @@ def choose(
         raise SparkError(f"plan='keyed' is not possible: {keyed}\n  use plan='one_stage'")
     if asked != "auto":
         return Choice(asked, "asked for")
+    alone = "" if frames else why_one_task(program, partitions, derive_ns)
+    if alone:
+        return Choice("fused", alone)
     pays = "" if staged or flow is None or not now else why_staged_pays(program, flow, partitions)
     if pays and keyed:
         return Choice("mvps", pays)
@@ -108,6 +114,22 @@ def why_staged_pays(program: Program, flow: Dataflow, partitions: int) -> str:
     if len(flow.waves) > 1 and partitions >= MANY_PARTITIONS:
         return stages
     return ""
+
+
+def why_one_task(program: Program, partitions: int, derive_ns: Callable[[], float]) -> str:
+    """Why derive functions need no other cores than those of one task; empty when they do, or there are none.
+
+    One task derives in one thread and runs transactions in another, so the slower of both counts.
+    """
+    if not program.derives:
+        return ""
+    cost = derive_ns()
+    if max(cost, RUN_NS) * partitions > cost + MOVE_NS:
+        return ""
+    return (
+        f"derive functions take {cost:,.0f} ns per event of a sample, which one task does beside the transactions: "
+        f"moving events to {partitions} cores would take longer"
+    )
 
 
 def describe_stages(flow: Dataflow) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ from mainstem.spark.mvps_replay import Flows, Folders, Options, Result, replay_i
 from mainstem.spark.plan import Choice, check_program, choose, describe_stages
 from mainstem.spark.preprocess import preprocess_rows, preprocess_splits
 from mainstem.spark.progress import Watch
-from mainstem.spark.sources import Source, Split, sources_of, splits_of
+from mainstem.spark.sampling import derive_ns
+from mainstem.spark.sources import Source, Split, inputs_of_paths, sources_of, splits_of
 from mainstem.spark.target import Folder, StoreTarget, check_reports, open_target
 from mainstem.state import State
 
@@ -109,7 +110,8 @@ def replay(
     }  # fmt: skip
     needs = [name for name, value in own.items() if value is not None]
     now = out_path is not None or state_path is not None
-    choice = choose(program, sources, plan, count, flow, needs, now)
+    sample = lambda: derive_ns(program, inputs_of_paths(sources))
+    choice = choose(program, sources, plan, count, flow, needs, now, sample)
     log.info("replay of %s: plan %s (%s)", program.name, choice.plan, choice.reason)
     if choice.plan == "mvps":
         assert flows is not None
@@ -244,7 +246,7 @@ class Pipeline:
         """A lazy DataFrame of outputs."""
         schema = spark_schema(job.program.output_schema)
         if self.choice.plan == "fused":
-            return self._one_row().mapInArrow(execute.fused_to_rows(job, self._inputs()), schema)
+            return self._one_row().mapInArrow(execute.fused_to_rows(job, inputs_of_paths(self.sources)), schema)
         arranged = self._arranged(job)
         if self.choice.plan == "keyed":
             return arranged.mapInArrow(execute.blobs_to_rows(job), schema)
@@ -254,22 +256,14 @@ class Pipeline:
     def reports(self, job: Job) -> list[Report]:
         """Run now; results are in files."""
         if self.choice.plan == "fused":
-            done = self._one_row().mapInArrow(execute.fused_to_files(job, self._inputs()), Report.SCHEMA)
+            task = execute.fused_to_files(job, inputs_of_paths(self.sources))
+            done = self._one_row().mapInArrow(task, Report.SCHEMA)
         else:
             done = self._arranged(job).mapInArrow(execute.blobs_to_files(job), Report.SCHEMA)
         return sorted((Report.from_text(row.report) for row in done.collect()), key=lambda report: report.shard)
 
     def _one_row(self) -> DataFrame:
         return self.spark.range(0, 1, 1, 1)
-
-    def _inputs(self) -> list[Any] | dict[str, list[Any]]:
-        """The paths, in the form that the gate takes."""
-        if self.sources[0].event is None:
-            return [source.path for source in self.sources]
-        by_event: dict[str, list[Any]] = {}
-        for source in self.sources:
-            by_event.setdefault(str(source.event), []).append(source.path)
-        return by_event
 
     def _arranged(self, job: Job) -> DataFrame:
         """Blobs of all inputs: in one partition, or one per shard, sorted so that they merge while they stream."""

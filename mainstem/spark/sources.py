@@ -48,6 +48,16 @@ def sources_of(given: Any, events: Sequence[EventSchema], *, streaming: bool) ->
     return [_source(index, event, item, streaming) for index, (event, item) in enumerate(named)]
 
 
+def inputs_of_paths(sources: Sequence[Source]) -> list[Any] | dict[str, list[Any]]:
+    """The paths, in the form that the gate takes."""
+    if sources[0].event is None:
+        return [source.path for source in sources]
+    by_event: dict[str, list[Any]] = {}
+    for source in sources:
+        by_event.setdefault(str(source.event), []).append(source.path)
+    return by_event
+
+
 def _event_of(key: Any, events: Sequence[EventSchema]) -> str | None:
     """The gate knows what may be the key of a dict of inputs, and says so when it is something else."""
     return inputs_of({key: pa.table({"ts": pa.array([], pa.int64())})}, events)[0].event

@@ -48,7 +48,7 @@ def measured(folder: Path, *options: str) -> dict[str, Any]:
 
 def test_end_to_end(tmp_path):
     found = measured(tmp_path, "--cores", "1", "--no-alternatives", "--alpha", "", "--memory-events", "")
-    names = ON_EACH | {"Mainstem mvps, 1 core"}
+    names = ON_EACH | {"Mainstem, 1 core", "Mainstem mvps, 1 core"}
     assert {(f["name"], f["scan"]) for f in found["figures"]} == {(n, s) for n in names for s in (True, False)}
     on_spark = {name for name in names if name.startswith("Mainstem")}
     assert set(found["first_turn_seconds"]) == {f"{n}, {s}" for n in on_spark for s in ("scan on", "scan off")}
@@ -58,7 +58,7 @@ def test_end_to_end(tmp_path):
 def test_end_to_end_with_everything(tmp_path):
     logs = ["--alpha", "2", "--alpha-events", str(EVENTS), "--memory-events", "2k,4k", "--error-events", str(EVENTS)]
     found = measured(tmp_path, *logs, "--micro-batches", "2k,4k")
-    names = ON_EACH | ON_SPARK | {"Mainstem mvps, 2 cores", "Mainstem mvps, 1 core"}
+    names = ON_EACH | ON_SPARK | {"Mainstem, 2 cores", "Mainstem mvps, 2 cores", "Mainstem mvps, 1 core"}
     assert {figure["name"] for figure in found["figures"]} == names
     (alpha,) = found["alphas"]
     sizes = {(point["hosts"], point["hosts"] * point["batch"]) for point in alpha["points"]}
@@ -143,7 +143,7 @@ class TestCommand:
         result = CliRunner().invoke(cli, [*small, *files])
         assert result.exit_code == 0, result.output
         found = json.loads((tmp_path / "out.json").read_text())
-        assert len(found["figures"]) == 16
+        assert len(found["figures"]) == 18
         assert {len(figure["seconds"]) for figure in found["figures"]} == {2}
         assert [target["bound"] for target in found["targets"]] == [5.0, 5.0, 1.5, 5.0, 5.0, 0.7, 0.85]
         assert [row["batch"] for row in found["micro_batches"]] == [500, 1_000]
@@ -157,7 +157,7 @@ class TestCommand:
         assert "α = 1.5" in (tmp_path / "out.svg").read_text()
         assert "model, 2 cores" in (tmp_path / "out-ratio.svg").read_text()
 
-    @pytest.mark.parametrize("wrong", ["mvps", "fused", "single_batch", "sql_windows"])
+    @pytest.mark.parametrize("wrong", ["auto", "mvps", "fused", "single_batch", "sql_windows"])
     def test_an_exact_contender_that_is_wrong_fails_the_command(self, stand_in, small, wrong):
         stand_in.wrong = frozenset({wrong, "micro_batches"})
         result = CliRunner().invoke(cli, [*small, "--alpha", "", "--memory-events", "", "--repeats", "1"])
@@ -228,7 +228,7 @@ class TestOptions:
 class TestResults:
     def results(self, mvps: float, serial: float, spark: float) -> Results:
         """Of 100 events, with these events per second."""
-        rates = {Role.MVPS: mvps, Role.SERIAL: serial, Role.EXACT: spark}
+        rates = {Role.AUTO: mvps, Role.STAGED: mvps, Role.SERIAL: serial, Role.EXACT: spark}
         runs = [
             Runs(Way(role.name, role, 2, replay_ways.loop), scan, [Answer("", 100 / rate, 100, 90, 9, "d")])
             for scan in (True, False)
@@ -259,7 +259,7 @@ class TestResults:
             assert said in printed.getvalue()
 
     def test_the_median_is_that_of_the_times(self):
-        runs = Runs(Way("x", Role.MVPS, 1, replay_ways.loop), True)
+        runs = Runs(Way("x", Role.AUTO, 1, replay_ways.loop), True)
         runs.answers = [Answer("", seconds, 60, 0, 0, "") for seconds in (1.0, 2.0, 6.0)]
         assert (runs.best, runs.median) == (60, 30)
 

@@ -19,10 +19,14 @@ from spark_support import assert_outputs, assert_run, expected, outputs_of, stor
 from mainstem import store
 from mainstem.app import App
 from mainstem.errors import InputError, SparkError
+from mainstem.lang import dataflow
 from mainstem.spark import mvps, replay, replay_info, target
 from mainstem.spark.manifest import Manifest
 from mainstem.spark.mvps_tasks import Done
+from mainstem.spark.plan import choose
+from mainstem.spark.sampling import derive_ns
 from mainstem.spark.schedule import Cell, Schedule
+from mainstem.spark.sources import sources_of
 from mainstem.testing import Outcome
 
 SMALL = {"range_rows": 120, "epoch_rows": 300, "jit": False, "plan": "mvps"}
@@ -228,6 +232,25 @@ def test_auto_and_options_of_other_plans(spark: SparkSession, tmp_path: Path) ->
         mail.replay(spark, path, plan="fused", between=(0, 5))
     with pytest.raises(SparkError, match=r"only app\.replay knows"):
         replay(mail.program, spark, path, plan="mvps")
+
+
+@pytest.mark.parametrize(
+    ("cost", "partitions", "plan"),
+    [(100, 2, "fused"), (400, 2, "fused"), (600, 2, "mvps"), (400, 3, "mvps"), (100, 8, "mvps"), (5_000, 8, "mvps")],
+)
+def test_auto_weighs_derive_functions_against_moving_events(
+    spark: SparkSession, tmp_path: Path, cost: float, partitions: int, plan: str
+) -> None:
+    sources = sources_of(write_files(tmp_path / "log", mail_log(100), files=1), mail.program.events, streaming=False)
+    flow = dataflow(mail.spec)
+    choice = choose(mail.program, sources, "auto", partitions, flow, derive_ns=lambda: cost)
+    assert (choice.plan, "derive functions" in choice.reason) == (plan, True)
+
+
+def test_derive_functions_are_measured_on_the_first_events(tmp_path: Path) -> None:
+    path = write_files(tmp_path / "log", mail_log(100), files=1)
+    assert derive_ns(mail.program, path) > 0
+    assert derive_ns(mail.program, tmp_path / "nothing") == 0
 
 
 @pytest.mark.parametrize("first", [0, 2])
