@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from mainstem import tools as tools
 from mainstem.app import App, check
 from mainstem.errors import (
     CorruptError,
+    HistoryError,
     InputError,
     LockedError,
     MainstemError,
     ProgramError,
+    QueryError,
     SparkError,
     StoreError,
     UserCodeError,
 )
 from mainstem.lang import abort, require
+from mainstem.query import Change, Database
+from mainstem.query import open_db as open  # `ms.open("dir/")` reads like the built-in
 from mainstem.result import Result
 from mainstem.schema import Array
 from mainstem.state import entries
-from mainstem.store import Database
-from mainstem.store import open_db as open  # `ms.open("dir/")` reads like the built-in
 from mainstem.variants import variants
 from mainstem.why import Why
 
@@ -29,12 +32,15 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Array",
+    "Change",
     "CorruptError",
     "Database",
+    "HistoryError",
     "InputError",
     "LockedError",
     "MainstemError",
     "ProgramError",
+    "QueryError",
     "Result",
     "SparkError",
     "StoreError",

@@ -16,9 +16,11 @@ import pyarrow as pa
 from mainstem.declare import event_class, fields_of, key_types, place
 from mainstem.errors import ProgramError
 from mainstem.gate import Derive
+from mainstem.groups import Groups, check_engine, check_level
 from mainstem.lang import Bound, Dataflow, Program, Spec, Table, build, dataflow, explain
 from mainstem.lang.combine import combined
 from mainstem.lang.history import History, history_schema
+from mainstem.lang.program import EVENT_ORDER, PROTOCOLS
 from mainstem.lang.tables import Failures
 from mainstem.progress import Tell, following
 from mainstem.replay.keys import with_key_columns
@@ -26,6 +28,7 @@ from mainstem.replay.predict import SAMPLE, predict
 from mainstem.result import Result, StateView, Stats
 from mainstem.run import run_embedded, run_oracle
 from mainstem.schema import MISSING, EventSchema, Field, TableSchema, type_of
+from mainstem.store import Durability
 from mainstem.why import Log
 
 if TYPE_CHECKING:
@@ -42,15 +45,21 @@ def check(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class App:
-    """A program: events, tables, functions, and ways to run them."""
+class App(Groups):
+    """A program: events, tables, functions, and ways to run them.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    `isolation` ("PL1" to "PL4") and `protocol` ("lock", "timestamp" or "auto") say how its transactions are kept apart
+    when they run at the same time; the default is event order (docs/isolation.md).
+    """
+
+    def __init__(self, name: str, *, isolation: str = EVENT_ORDER, protocol: str = PROTOCOLS[0]) -> None:
+        check_level(isolation, protocol)
+        self.name, self.isolation, self.protocol = name, isolation, protocol
         self._events: dict[str, EventSchema] = {}
         self._tables: dict[str, Table] = {}
         self._functions: list[Bound] = []
         self._derives: list[Derive] = []
+        self._atomic: str | None = None  # the event type of the group that is being declared
         self._program: Program | None = None
         self._last_run: Stats | None = None
         self.state = StateView({})
@@ -124,7 +133,13 @@ class App:
                 raise ProgramError(
                     f"function {function.__name__} is bound to {name} twice", **place(), remedy="rename one of them"
                 )
-            self._functions.append(Bound(name, function.__name__, function))
+            if self._atomic is not None and self._atomic != name:
+                raise ProgramError(
+                    f"function {function.__name__} is bound to {name} inside app.atomic({self._atomic})",
+                    **place(),
+                    remedy="a transaction group has one event type: bind it outside",
+                )
+            self._functions.append(Bound(name, function.__name__, function, self.isolation, self.protocol))
             self._program = None
             return function
 
@@ -179,11 +194,22 @@ class App:
         self, name: str, function: Callable[[Callable[..., Any]], Callable[..., Any]], table: Callable[[Table], Table]
     ) -> App:
         """The same app with other functions and tables in place of its own."""
-        other = App(name)
+        other = App(name, isolation=self.isolation, protocol=self.protocol)
         other._events = dict(self._events)
         other._tables = {key: table(handle) for key, handle in self._tables.items()}
         other._functions = [dataclasses.replace(b, function=function(b.function)) for b in self._functions]
         other._derives = [dataclasses.replace(d, function=function(d.function)) for d in self._derives]
+        return other
+
+    @property
+    def _in_order(self) -> App:
+        """The same app in event order, which every isolation level permits."""
+        if all(b.isolation == EVENT_ORDER and b.protocol == PROTOCOLS[0] for b in self._functions):
+            return self
+        other = self._varied(self.name, lambda function: function, lambda table: table)
+        other._functions = [
+            dataclasses.replace(b, isolation=EVENT_ORDER, protocol=PROTOCOLS[0]) for b in self._functions
+        ]
         return other
 
     # -- the program --------------------------------------------------------------------------------------------
@@ -245,6 +271,8 @@ class App:
         events: Any,
         *,
         state: str | Path | None = None,
+        durability: Durability = "sync",
+        keep: int = 2,
         initial: Mapping[str, pa.Table] | None = None,
         batch: int = BATCH,
         on_bad: Literal["raise", "reject"] = "raise",
@@ -255,24 +283,38 @@ class App:
         jit: bool | None = None,
         progress: Tell | Literal["auto"] | None = "auto",
         threads: int | None = None,
+        isolation: str | None = None,
+        protocol: str | None = None,
+        history: bool = False,
+        changes: bool = False,
         **strategy: Any,
     ) -> Result:
         """Runs all events in this process and gives outputs, rejects and statistics; `app.state` is the state after.
 
         `events`: Arrow data, event objects, a path, or a list or dict of these. `state`: a directory that keeps the
-        state (each batch is committed before its outputs are visible). `initial`: tables to start from when it is
-        empty. `out`: a directory for outputs as Parquet files. `resume`: the events are the same log again, what is
-        committed of it is skipped. `engine`: auto, serial, a parallel strategy (lock, mvlk, pat, nolock, chains, tpg,
-        components, nested; docs/engines.md tells them apart and their options: explore, unit, abort, sharing,
-        partitions, groups), interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs
-        kernels uncompiled.
+        state (each batch is committed before its outputs are visible). `durability`: "sync" syncs every batch,
+        "batch" those that wait together while the next ones run, "none" leaves it to the system; `keep`: snapshots that
+        stay in that directory (docs/durability.md). `initial`: tables to start from when it is empty. `out`: a
+        directory for outputs as Parquet files. `resume`: the events are the same log again, what is committed of it is
+        skipped. `engine`: auto, serial, a parallel strategy (lock, mvlk, pat, nolock, chains, tpg, components, nested;
+        docs/engines.md tells them apart and their options: explore, unit, abort, sharing, partitions, groups),
+        interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs kernels uncompiled.
         `unsorted`: with "batch", events may be out of order inside a batch of `batch` events; one that comes after a
         batch with larger timestamps is late, and `on_bad` decides about it. `progress`: "auto" shows a bar on a
         terminal when the run takes longer than a moment; a function is called with the number of events of each
-        finished batch.
+        finished batch. `isolation`, `protocol`: for this run, instead of those of the app and its groups;
+        `history=True` records what a protocol does, as `result.history`. `changes=True` adds the column `changes` to
+        the outputs: the rows that each transaction installed (docs/transactions.md).
         """
+        check_engine(self._functions, engine, isolation, protocol)
         reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
         how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
+        how |= {"isolation": isolation, "protocol": protocol, "history": history, "changes": changes}
+        if engine == "oracle" and history:
+            raise ProgramError(
+                "history=True, but engine='oracle' runs one transaction after the other",
+                remedy="drop engine=, and pass protocol='lock' or protocol='timestamp'",
+            )
         if engine == "oracle" and (state is not None or out is not None or resume):
             raise ProgramError(
                 "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
@@ -280,15 +322,18 @@ class App:
         with following(progress, events) as told:
             options: dict[str, Any] = {"initial": initial, "progress": told, **reading}
             if engine == "oracle":
-                result, tables = run_oracle(self.spec, self.program, events, **options)
+                result, tables = run_oracle(self.spec, self.program, events, **options, changes=changes)
             else:
                 result, tables = run_embedded(
-                    self.program, events, **options, state=state, out=out, resume=resume, how=how
+                    self.program, events, **options, state=state, out=out, resume=resume, how=how,
+                    kept={"durability": durability, "keep": keep},
                 )
         self.state, self._last_run = StateView(tables), result.stats
+        levels = [isolation or b.isolation for b in self._functions]
         result._log = Log.of(
-            self.spec, self.program, events, initial, reading, False if engine == "oracle" else jit, state is not None
-        )
+            self.spec, self.program, events, initial, reading, False if engine == "oracle" else jit, state is not None,
+            min(levels) if min(levels) != EVENT_ORDER else None,
+        )  # fmt: skip
         return result
 
     @typing.overload
@@ -312,6 +357,7 @@ class App:
         `variants`: apps that differ in their rules (`ms.variants(app, LIMIT=[1, 2])`, or any list). All of them replay
         instead of this one, in one go, and the result has the outputs of each by its name, and tells what changed.
         """
+        _refuse_changes("replay", options)
         from mainstem.spark import replay, replay_variants
 
         with following(progress, events) as told:
@@ -319,10 +365,11 @@ class App:
                 names = _names_of(variants)
                 return replay_variants(names, _flows_of(variants), spark, events, progress=told, **options)
             flows = _flows_of([self]) if self.program.compiled else None
-            return replay(self.program, spark, events, flows=flows, progress=told, **options)
+            return replay(self._in_order.program, spark, events, flows=flows, progress=told, **options)
 
     def stream(self, spark: SparkSession, events: DataFrame, **options: Any) -> StreamingQuery:
         """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for the options."""
+        _refuse_changes("stream", options)
         from mainstem.spark import stream
 
         return stream(self.program, spark, events, **options)
@@ -333,7 +380,7 @@ def _flows_of(apps: Sequence[App]) -> Callable[[Failures], Dataflow]:
 
     @lru_cache
     def flow(failures: Failures) -> Dataflow:
-        return with_key_columns(combined([dataflow(app.spec, failures) for app in apps]))
+        return with_key_columns(combined([dataflow(app._in_order.spec, failures) for app in apps]))
 
     return flow
 
@@ -346,3 +393,11 @@ def _names_of(variants: Sequence[App]) -> list[str]:
             remedy="give one or more apps with names that differ: ms.variants(app, LIMIT=[1, 2]) makes such",
         )
     return names
+
+
+def _refuse_changes(what: str, options: Mapping[str, Any]) -> None:
+    if "changes" in options:
+        raise ProgramError(
+            f"app.{what} has no changes=: on Spark a transaction may run in pieces, and no piece knows all of its rows",
+            remedy="use app.run(…, changes=True); ms.open(state).watch(table) follows what is committed",
+        )

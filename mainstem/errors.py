@@ -5,7 +5,9 @@
     ├── InputError       events that can't be accepted (names input, row and column)
     ├── StoreError       durable state that can't be used
     │   ├── CorruptError     a checksum does not hold
+    │   ├── QueryError       a query that can't be answered, e.g. of an unknown table or a version that is gone
     │   └── LockedError      another writer has the directory
+    ├── HistoryError     a history of transactions that contradicts itself (names column and place)
     ├── SparkError       a Spark or Java set-up that can't work
     └── UserCodeError    a user's function raised while it ran interpreted
 
@@ -41,8 +43,16 @@ class CorruptError(StoreError):
     """A checksum does not hold: says the file, the byte and what is lost."""
 
 
+class QueryError(StoreError):
+    """A query that can't be answered: says what was asked for, what there is, and the remedy."""
+
+
 class LockedError(StoreError):
     """Another process writes to the directory."""
+
+
+class HistoryError(MainstemError):
+    """A history of transactions that contradicts itself: says column, place and the remedy."""
 
 
 class SparkError(MainstemError):

@@ -1,7 +1,8 @@
 """How far a run is: a bar on terminals and in notebooks, nothing anywhere else.
 
 A run calls the object with the number of events newly done. Where it knows more, it also tells the timestamp that it
-has reached (`at`) and how many rows were set aside so far (`rejected`). A call only notes numbers: a thread draws.
+has reached (`at`), how many rows were set aside so far (`rejected`), and how much of a stored state it has read before
+it can begin (`recovering`). A call only notes numbers: a thread draws.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Progress:
             raise InputError(f"ts_unit={ts_unit!r}\n  pass one of: {', '.join(_PER_SECOND)}")
         self.total, self.span, self.ts_unit = total, span, ts_unit
         self.done = self.rejects = 0
+        self._recovered: tuple[int, int] | None = None
         self._stream = sys.stderr if stream is None else stream
         self._low: int | None = None
         self._high: int | None = None
@@ -88,10 +90,18 @@ class Progress:
         """So many rows were set aside, in all."""
         self.rejects = count
 
+    def recovering(self, done: int, total: int) -> None:
+        """So many bytes of a stored state were read, of about so many; at the end, rates count from then on."""
+        self._recovered = (done, total) if done < total else None
+        if self._recovered is None:
+            self._start = self._told = time.monotonic()
+
     # -- what it shows ------------------------------------------------------------------------------------------
 
     def line(self, seconds: float, since: float = 0.0) -> str:
         """What was known after so many seconds, which was `since` seconds ago."""
+        if self._recovered is not None:
+            return "recovering: {:,.1f} of {:,.1f} MB".format(*(size / 1e6 for size in self._recovered))
         rate = self.done / seconds if seconds > 0 else 0.0
         parts = [f"{self.done:,} events" if self.total is None else f"{self.done:,} of {self.total:,} events"]
         if rate:
@@ -157,7 +167,8 @@ class Progress:
         from rich.table import Table
 
         told = self._told  # rates do not sink between two calls, and time left goes by
-        bar = ProgressBar(self.total, min(self.done, self.total or self.done), _BAR_WIDTH, pulse=self.total is None)
+        done, total = self._recovered or (self.done, self.total)
+        bar = ProgressBar(total, min(done, total or done), _BAR_WIDTH, pulse=total is None)
         grid = Table.grid(padding=(0, 1))
         grid.add_row(bar, self.line(told - self._start, time.monotonic() - told))
         return grid

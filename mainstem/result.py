@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from mainstem.engine import BatchStats, Breakdown
+from mainstem.engine.history import History
 from mainstem.errors import MainstemError
 from mainstem.state import digest
 from mainstem.why import Log, Why
@@ -74,6 +75,11 @@ class Stats:
         return sum(b.aborted for b in self.batches)
 
     @property
+    def retries(self) -> int:
+        """Executions that a protocol repeated because of other transactions."""
+        return sum(b.retries for b in self.batches)
+
+    @property
     def engines(self) -> tuple[str, ...]:
         """The strategies that ran, in order of first use."""
         return tuple(dict.fromkeys(b.engine for b in self.batches))
@@ -110,9 +116,11 @@ class Stats:
 
     def __str__(self) -> str:
         rate = self.events / self.seconds if self.seconds else 0.0
+        retried = f"{self.retries:,} retries, " if self.retries else ""
         return (
             f"{self.events:,} events in {self.seconds:.2f} s ({rate:,.0f}/s), {self.committed:,} committed, "
-            f"{self.aborted:,} aborted, {self.rejected:,} rejected, engine {', '.join(self.engines) or 'none'}"
+            f"{self.aborted:,} aborted, {self.rejected:,} rejected, {retried}"
+            f"engine {', '.join(self.engines) or 'none'}"
         )
 
     @property
@@ -138,6 +146,9 @@ def _strategy_lines(engine: str, batches: list[BatchStats]) -> Iterator[str]:
     for texts in reasons.values():
         differ = ", these are the last one's figures" if len(set(texts)) > 1 else ""
         yield f"  because {texts[-1]} ({_count(len(texts), 'batch')}{differ})"
+    if "PL" in engine:
+        retries, transactions = sum(b.retries for b in batches), sum(b.transactions for b in batches)
+        yield f"  retries: {retries:,}, {retries / transactions if transactions else 0:.2g} per transaction"
     steps = {name: sum(getattr(b, f"seconds_{name}") for b in batches) for name in ("keys", "run", "outputs")}
     yield f"  steps: {_shares(steps)}"
     measured = [b.breakdown for b in batches if b.breakdown is not None]
@@ -165,6 +176,7 @@ class Result:
     _outputs: pa.Table | None = None
     _folder: Path | None = None
     _schema: pa.Schema | None = None
+    _history: History | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -175,6 +187,16 @@ class Result:
             files = sorted(self._folder.glob("part-*.parquet"))  # named by seq, so this is their order
             self._outputs = ds.dataset(files, format="parquet", schema=self._schema).to_table()
         return self._outputs
+
+    @property
+    def history(self) -> History:
+        """What transactions read, made and installed: for `mainstem.testing.check_history`."""
+        if self._history is None:
+            raise MainstemError(
+                "this run has no history\n  run with a protocol and history=True: app.run(events, protocol='lock', "
+                "history=True)"
+            )
+        return self._history
 
     def why(self, seq: int) -> Why:
         """Why event `seq` (column `seq` of the outputs) committed or aborted, and what it depended on in its batch.

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_executor, outputs_to_arrow, rows_of_arrow
+from mainstem.engine.changes import CHANGES_FIELD, with_changes
+from mainstem.engine.interpret import interpreted_changes
 from mainstem.errors import InputError, ProgramError
 from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted, open_events
 from mainstem.lang import Program, Spec
@@ -36,20 +38,25 @@ def run_embedded(
     state: str | Path | None,
     out: str | Path | None,
     resume: bool,
+    kept: Mapping[str, Any],
     how: Mapping[str, Any],
 ) -> tuple[Result, Tables]:
-    """Runs batch by batch, `how` says with which engine (see `make_executor`); durable when `state` is a directory."""
+    """Runs batch by batch, `how` says with which engine (see `make_executor`); durable when `state` is a directory,
+    `kept` says how (`durability`, `keep`)."""
     check_initial(program, initial)
     if out is not None and not resume:
         _check_out(Path(out), continued=state is not None and Path(state).exists())
     if resume and state is None:
         raise ProgramError("resume=True needs the state of the earlier run", remedy="pass state=directory")
     if state is None:
+        if kept["durability"] != "sync":
+            raise ProgramError(f"durability={kept['durability']!r} without a state", remedy="pass state=directory")
         memory = State({t.name: t for t in program.tables})
         memory.load(initial or {})
         run = _MemoryRun(program, memory, how, out)
         return _run(program, events, batch, on_bad, progress, out, run, unsorted=unsorted)
-    with DurableRun(program, state, initial=initial, out=out, how=how) as durable:
+    told = getattr(progress, "recovering", None)
+    with DurableRun(program, state, initial=initial, out=out, how=how, told=told, **kept) as durable:
         if unsorted == "error" and CUTS not in durable.store.meta:
             skip = durable.seq if resume else 0
             return _run(program, events, batch, on_bad, progress, out, durable, skip)
@@ -94,7 +101,7 @@ class _CuttingRun:
 
     def __init__(self, durable: DurableRun, size: int) -> None:
         self._durable, self._size = durable, size
-        self.state = durable.state
+        self.state, self.executor = durable.state, durable.executor
         kept = durable.store.meta.get(CUTS)
         self._cuts = Cuts.regular(1, durable.seq) if kept is None else Cuts.of(kept)
 
@@ -136,10 +143,12 @@ def _run(
     stats.seconds, stats.rejected = time.perf_counter() - start, rejects.count
     tables = runner.state.export()
     result = Result(rejects.table, stats, digest(tables))
+    recorder = getattr(runner.executor, "recorder", None)
+    result._history = recorder.history() if recorder is not None else None
     if out is None:
-        result._outputs = _table(outputs, program)
+        result._outputs = _table(outputs, program, runner.executor.output_schema)
     else:
-        result._folder, result._schema = Path(out), None if not program.compiled else program.output_schema
+        result._folder, result._schema = Path(out), runner.executor.output_schema if program.compiled else None
     return result, tables
 
 
@@ -160,9 +169,9 @@ def _teller(progress: Tell | None, rejects: Rejects) -> Callable[[EventBatch], N
     return tell
 
 
-def _table(outputs: list[pa.RecordBatch], program: Program) -> pa.Table:
+def _table(outputs: list[pa.RecordBatch], program: Program, schema: pa.Schema) -> pa.Table:
     if program.compiled or not outputs:
-        return pa.Table.from_batches(outputs, program.output_schema)
+        return pa.Table.from_batches(outputs, schema)
     # Interpreted programs find their columns as they run: later batches may know more of them.
     return pa.concat_tables([pa.Table.from_batches([b]) for b in outputs], promote_options="permissive")
 
@@ -199,11 +208,13 @@ def run_oracle(
     on_bad: Any,
     unsorted: Unsorted,
     progress: Tell | None,
+    changes: bool,
 ) -> tuple[Result, Tables]:
     """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
     check_initial(program, initial)
     stream, rejects = _open(program, events, batch, on_bad, unsorted=unsorted)
     oracle = Interpreter(spec, dict(program.outputs) or None)
+    oracle.keeps_changes = changes
     for table in program.tables:
         if initial and table.name in initial:
             oracle.rows[table.name].update(rows_of_arrow(table, initial[table.name]))
@@ -215,6 +226,9 @@ def run_oracle(
         tell(piece)
     schema = program.output_schema if program.compiled else inferred_schema(program, rows)
     outputs = pa.Table.from_batches([outputs_to_arrow(rows, schema)], schema)
+    if changes:
+        with_changes(program)
+        outputs = outputs.append_column(CHANGES_FIELD, interpreted_changes(program, rows))
     tables = oracle.export()
     aborted = sum(r["status"] == "aborted" for r in rows)
     batch_stats = BatchStats(

@@ -18,7 +18,8 @@ from mainstem.apps import APPS
 from mainstem.cli.commands import Workload, cli
 from mainstem.errors import MainstemError
 
-COMMANDS = ["demo", "run", "replay", "explain", "query", "doctor", "generate"]
+COMMANDS = ["demo", "run", "replay", "explain", "query", "watch", "verify", "inspect", "export", "restore", "doctor",
+            "generate"]  # fmt: skip
 SUBPROCESS_TIMEOUT_S = 300
 
 COUNTER = """\
@@ -130,6 +131,17 @@ def test_bad_rows_stop_the_run_or_are_set_aside(counter: Path) -> None:
     assert "page" in stopped.stderr
     shown = succeed("run", "counter_app.py:app", "holes.parquet", "--on-bad", "reject")
     assert "1  rejected" in shown
+
+
+def test_query_of_an_earlier_version_and_watch(counter: Path) -> None:
+    succeed("run", "counter_app.py:app", "clicks.parquet", "--state", "state", "--batch", 2)
+    sql = "select sum(clicks)::int as n from Page"
+    asked = [["--as-of-batch", 1], ["--as-of-ts", 2], ["--as-of-ts", 9], []]
+    shown = [json.loads(succeed("query", "state", sql, "--json", *more))["n"] for more in asked]
+    assert shown == [2, 2, 3, 3]
+    assert "keeps the versions after epoch 0 to 2, not 9" in mainstem("query", "state", sql, "--as-of-batch", 9).stderr
+    lines = [json.loads(line) for line in succeed("watch", "state", "page", "--since", 1, "--timeout", 0).splitlines()]
+    assert lines == [{"epoch": 2, "ts": 4, "table": "Page", "key": 1, "clicks": 2, "_deleted": False}]
 
 
 def test_query_as_json_and_arrow(counter: Path) -> None:

@@ -2,8 +2,9 @@
 
 Two tables, as in TSpoon's running example. `History` is the request validator: it adds up what went in and out of
 an account this month and blocks the request that exceeds a limit. `Account` holds the balances, with the
-integrity constraint that none is negative. Both constraints are checks (`@ms.check`): when one fails, nothing of the
-request remains, neither in the balances nor in the history that had already counted it.
+integrity constraint that none is negative. Each table has functions of its own; those of one request are a transaction
+group (`app.atomic`). Both constraints are checks (`@ms.check`): when one fails, nothing of the request remains, neither
+in the balances nor in the history that had already counted it.
 
     import mainstem as ms
     from mainstem.apps import bank
@@ -77,38 +78,53 @@ def moved_so_far(month, counted_month, counted):
     return counted if month == counted_month else 0
 
 
-@app.on(Deposit)
-def deposit(e):
-    ms.require(e.amount > 0, "amount must be positive")
-    month = e.ts // MONTH
-    history = History[e.account]
-    history.moved = moved_so_far(month, history.month, history.moved) + e.amount
-    history.month = month
-    Account[e.account].balance += e.amount
-    return {"balance": Account[e.account].balance}
+with app.atomic(Deposit, name="deposit"):
+
+    @app.on(Deposit)
+    def validate_deposit(e):
+        ms.require(e.amount > 0, "amount must be positive")
+        month = e.ts // MONTH
+        history = History[e.account]
+        history.moved = moved_so_far(month, history.month, history.moved) + e.amount
+        history.month = month
+
+    @app.on(Deposit)
+    def book_deposit(e):
+        Account[e.account].balance += e.amount
+        return {"balance": Account[e.account].balance}
 
 
-@app.on(Withdrawal)
-def withdraw(e):
-    ms.require(e.amount > 0, "amount must be positive")
-    month = e.ts // MONTH
-    history = History[e.account]
-    history.moved = moved_so_far(month, history.month, history.moved) + e.amount
-    history.month = month
-    Account[e.account].balance -= e.amount
-    return {"balance": Account[e.account].balance}
+with app.atomic(Withdrawal, name="withdraw"):
+
+    @app.on(Withdrawal)
+    def validate_withdrawal(e):
+        ms.require(e.amount > 0, "amount must be positive")
+        month = e.ts // MONTH
+        history = History[e.account]
+        history.moved = moved_so_far(month, history.month, history.moved) + e.amount
+        history.month = month
+
+    @app.on(Withdrawal)
+    def book_withdrawal(e):
+        Account[e.account].balance -= e.amount
+        return {"balance": Account[e.account].balance}
 
 
-@app.on(Transfer)
-def transfer(e):
-    ms.require(e.amount > 0, "amount must be positive")
-    month = e.ts // MONTH
-    sender = History[e.account]
-    sender.moved = moved_so_far(month, sender.month, sender.moved) + e.amount
-    sender.month = month
-    receiver = History[e.to_account]
-    receiver.moved = moved_so_far(month, receiver.month, receiver.moved) + e.amount
-    receiver.month = month
-    Account[e.account].balance -= e.amount
-    Account[e.to_account].balance += e.amount
-    return {"balance": Account[e.account].balance}
+with app.atomic(Transfer, name="transfer"):
+
+    @app.on(Transfer)
+    def validate_transfer(e):
+        ms.require(e.amount > 0, "amount must be positive")
+        month = e.ts // MONTH
+        sender = History[e.account]
+        sender.moved = moved_so_far(month, sender.month, sender.moved) + e.amount
+        sender.month = month
+        receiver = History[e.to_account]
+        receiver.moved = moved_so_far(month, receiver.month, receiver.moved) + e.amount
+        receiver.month = month
+
+    @app.on(Transfer)
+    def book_transfer(e):
+        Account[e.account].balance -= e.amount
+        Account[e.to_account].balance += e.amount
+        return {"balance": Account[e.account].balance}

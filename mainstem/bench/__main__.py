@@ -10,8 +10,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mainstem.bench import bank as bank_bench
+from mainstem.bench import (
+    bank_options,
+    bank_plot,
+    bank_report,
+    data,
+    dynamic_report,
+    grid,
+    replay_options,
+    replay_report,
+    schedule_report,
+)
 from mainstem.bench import batches as batches_bench
-from mainstem.bench import data, dynamic_report, grid, replay_options, replay_report, schedule_report
 from mainstem.bench import dynamic as dynamic_bench
 from mainstem.bench import latency as latency_bench
 from mainstem.bench import ledger as ledger_bench
@@ -259,6 +270,34 @@ def batches(
     batches_bench.print_results(results, _console(WIDTH_MIN))
     if json is not None:
         results.write(json)
+
+
+@cli.command()
+def bank(
+    only: Annotated[list[str] | None, typer.Option(help=f"{', '.join(bank_options.PARTS)}; may be repeated.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Both ends of each range, short runs: minutes.")] = False,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw it there: .png, .svg or .pdf (needs mainstem[plot]).")] = None,
+    json: Json = None,
+) -> None:
+    """Transfers between accounts: isolation levels, queries, durability, recovery; PostgreSQL, Redis and SQLite.
+
+    Table 1 and figures 7 to 15 of TSpoon's evaluation at this machine's size. Fails (exit code 1) when a run did not
+    end in the balances that its transfers add up to.
+    """
+    _check_plot(plot)
+    try:
+        options = bank_options.options_of(quick=quick, only=only or (), threads=threads, seed=seed)
+    except MainstemError as error:
+        raise typer.BadParameter(str(error), param_hint="--only") from error
+    results = bank_bench.benchmark(options, _progress)
+    bank_report.print_results(results, _console(WIDTH_MIN_WIDE))
+    if plot is not None:
+        bank_plot.draw(results, plot)
+    if json is not None:
+        bank_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
 
 
 def _console(width_min: int) -> Console:

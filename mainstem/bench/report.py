@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ class Target:
     @property
     def met(self) -> bool:
         return self.value >= self.bound
+
+
+def print_targets(targets: Sequence[Target], console: Console) -> None:
+    table = Table(title="Targets", title_justify="left")
+    table.add_column("")
+    for heading in ("measured", "target"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for target in targets:
+        mark = "[green]met[/]" if target.met else "[red]missed[/]"
+        table.add_row(target.what, f"{target.value:,.2f}", f"{target.bound:,.2f}", mark)
+    console.print(table)
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ class Report:
     def print(self, console: Console) -> None:
         console.print(self._figures())
         if self.targets:
-            console.print(self._targets())
+            print_targets(self.targets, console)
         if self.peaks:
             console.print(self._peaks())
         for note in self.notes:
@@ -118,17 +131,6 @@ class Report:
         for f in self.figures:
             rates = (_millions(f.best), _millions(f.median))
             table.add_row(f.name, f"{f.events:,}", str(len(f.times)), *rates, f.ending.state, f.ending.outputs)
-        return table
-
-    def _targets(self) -> Table:
-        table = Table(title="Targets", title_justify="left")
-        table.add_column("")
-        for heading in ("measured", "target"):
-            table.add_column(heading, justify="right")
-        table.add_column("")
-        for target in self.targets:
-            mark = "[green]met[/]" if target.met else "[red]missed[/]"
-            table.add_row(target.what, f"{target.value:,.2f}", f"{target.bound:,.2f}", mark)
         return table
 
     def _peaks(self) -> Table:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import decimal
-import json
 import tempfile
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pyarrow as pa
 import typer
 
-import mainstem as ms
 from mainstem.cli import doctor as health
-from mainstem.cli import view
+from mainstem.cli import serving, stored, tools, view
 from mainstem.cli.load import FORMS, load_app, load_generator
 from mainstem.cli.view import guarded, out
 from mainstem.errors import InputError
@@ -35,6 +31,12 @@ class Engine(StrEnum):
     serial = "serial"
     interpreted = "interpreted"
     oracle = "oracle"
+
+
+class DurabilityMode(StrEnum):
+    sync = "sync"
+    batch = "batch"
+    none = "none"
 
 
 class Plan(StrEnum):
@@ -125,6 +127,9 @@ def run(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Events per batch: one commit each.")] = 65_536,
     on_bad: OnBadOption = OnBad.stop,
     engine: Annotated[Engine, typer.Option(help="oracle: plain Python, one event at a time.")] = Engine.auto,
+    durability: Annotated[
+        DurabilityMode, typer.Option(help="When batches of --state are synced: each, those that wait together, never.")
+    ] = DurabilityMode.sync,
     resume: Annotated[bool, typer.Option("--resume", help="The same log again: skip what --state has seen.")] = False,
     show: Show = 5,
 ) -> None:
@@ -145,6 +150,7 @@ def run(
         on_bad=on_bad.value,
         out=out_dir,
         engine=engine.value,
+        durability=durability.value,
         resume=resume,
     )
     view.print_result(result, state=state, out_dir=out_dir, show=show)
@@ -234,30 +240,8 @@ def explain(
     out.print(text, markup=False, soft_wrap=True)
 
 
-@cli.command()
-@guarded
-def query(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of durable state.")],
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A DuckDB query; every table of the program is a table.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    arrow: Annotated[Path | None, typer.Option("--arrow", help="Write the result to this Arrow file.")] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Print at most this many rows.")] = 50,
-) -> None:
-    """Ask the last committed state, also while a program writes to it.
-
-    $ mainstem query bank/ "select * from Account order by balance desc limit 10"
-    $ mainstem query bank/ "select sum(balance) from Account" --json
-    """
-    table = ms.open(folder).sql(sql)
-    if arrow is not None:
-        with pa.OSFile(str(arrow), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        out.print(f"{table.num_rows:,} rows written to {arrow}")
-    elif as_json:
-        for row in table.to_pylist():
-            out.print(json.dumps(row, default=_as_json, ensure_ascii=False), markup=False, soft_wrap=True)
-    else:
-        out.print(view.arrow_table(table, rows))
+for command in (*stored.COMMANDS, *tools.COMMANDS, serving.serve):
+    cli.command()(command)
 
 
 @cli.command()
@@ -317,11 +301,3 @@ def _number(option: str) -> tuple[str, int]:
 def _must_be_free(path: Path, option: str) -> None:
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise InputError(f"{path} exists: choose another {option}, or delete it first")
-
-
-def _as_json(value: Any) -> Any:
-    """What JSON has no form for: DuckDB sums integers into decimals, timestamps and bytes become text."""
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return str(value)
-

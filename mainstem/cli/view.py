@@ -18,9 +18,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from mainstem.errors import MainstemError
+from mainstem.query import open_db
 from mainstem.result import Result
 from mainstem.state import digest
-from mainstem.store import open_db
 
 if TYPE_CHECKING:
     from mainstem.spark import ReplayInfo
@@ -71,17 +71,17 @@ class Bar:
     def add(self, count: int) -> None:
         self._bar.advance(self._task, count)
 
-    def at(self, count: int) -> None:
-        self._bar.update(self._task, completed=count)
+    def at(self, count: int, total: int | None = None) -> None:
+        self._bar.update(self._task, completed=count, total=total)  # a total of None changes nothing
 
 
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Bar]:
-    """A bar over `total` events; prints nothing when the output is not a terminal."""
+def progress(label: str, total: int | None, unit: str = "events") -> Iterator[Bar]:
+    """A bar over `total` events, or whatever is counted; prints nothing when the output is not a terminal."""
     columns = (
         TextColumn("{task.description:<24}"),
         BarColumn(),
-        TextColumn("{task.completed:>11,} events"),
+        TextColumn(f"{{task.completed:>11,}} {unit}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:

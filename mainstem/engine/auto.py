@@ -166,6 +166,22 @@ class AutoExecutor(ParallelExecutor):
         return max(seconds, 0.0) / max(1.0, count * (end - first) / len(arrays["kind"]))
 
     def _why_serial(self, count: int) -> str | None:
+        if (why := self._why_not_parallel(count)) is not None:
+            return why
+        cost = self.memory.cost
+        assert cost is not None
+        if self._costs is None and self._batches >= self._ask_again:
+            self._costs = known_costs(self._at_once)
+            self._ask_again = self._batches + RESAMPLE
+        if self._costs is None:
+            return "strategies are being measured on this machine, once"
+        floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
+        if cost * count <= cost * count / self._at_once + floor:
+            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
+        return None
+
+    def _why_not_parallel(self, count: int) -> str | None:
+        """Reasons that hold whatever the strategies cost."""
         if self._at_once == 1:
             return "one thread" if self.threads == 1 else "one core"
         cost = self.memory.cost
@@ -176,14 +192,6 @@ class AutoExecutor(ParallelExecutor):
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads takes longer"
         if not self.jit and not PARALLEL_UNCOMPILED:
             return "uncompiled code holds Python's lock: threads would take turns"
-        if self._costs is None and self._batches >= self._ask_again:
-            self._costs = known_costs(self._at_once)
-            self._ask_again = self._batches + RESAMPLE
-        if self._costs is None:
-            return "strategies are being measured on this machine, once"
-        floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
-        if cost * count <= cost * count / self._at_once + floor:
-            return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
         return None
 
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numba.core.errors import NumbaError
 
 from mainstem.engine.buffers import fresh
+from mainstem.engine.changes import CHANGES_FIELD, Changes, with_changes
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
 from mainstem.engine.outputs import OutputBuilder, Verdicts
@@ -46,6 +47,7 @@ class Executor:
         self._marks = [np.zeros(0, np.int64) for _ in range(count)]
         self._lists = [np.zeros(0, np.int64) for _ in range(count)]
         self._tracking_names = [(f"M{i}", f"L{i}") for i in range(count)]
+        self.changes: Changes | None = None  # set to collect what each transaction changes
         if jit:
             self._compile()
 
@@ -59,6 +61,10 @@ class Executor:
                 f"the kernels of app {self.program.name} did not compile: this is a bug in Mainstem; "
                 "run with jit=False meanwhile, and report the functions"
             ) from error
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        return self.outputs.schema if self.changes is None else with_changes(self.program)
 
     def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         """Execute one batch; its events are `first_seq`, `first_seq + 1`, … of the total order."""
@@ -91,11 +97,14 @@ class Executor:
         ran = time.perf_counter()
         verdicts = _judged(arrays["code"])
         outputs = self.outputs.build(batch, first_seq, verdicts, arrays["ret"], columns, nulls)
+        if self.changes is not None:
+            outputs = outputs.append_column(CHANGES_FIELD, self.changes.take(arrays["code"] == 0))
         aborted = verdicts.aborted
         seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
         stats = BatchStats(
-            len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown
-        )
+            len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown,
+            how.retries,
+        )  # fmt: skip
         return BatchResult(outputs, stats, self._deltas)
 
     def _execute(self, arrays: dict[str, Any], count: int) -> Ran:

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import datetime
+import math
+import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from mainstem.engine.changes import Installed, change_column
 from mainstem.errors import UserCodeError
 from mainstem.gate import EventBatch
-from mainstem.lang import FIXED_COLUMNS, Abort, Program, Spec
+from mainstem.lang import FIXED_COLUMNS, Abort, Bound, Program, Spec
 from mainstem.lang.runtime import Row, coerce, reason_of, running, wrap
 from mainstem.lang.source import interpretable
 from mainstem.schema import MISSING, EventSchema, TableSchema, Type
@@ -50,6 +54,17 @@ class Transaction:
     def delete(self, table: str, key: Any) -> None:
         self.writes[table][key] = None
 
+    def changes(self) -> list[tuple[str, Any, Record | None]]:
+        """Rows that hold something else after `commit`; None for one that is deleted. Call it before."""
+        found = []
+        for table, written in self.writes.items():
+            for key, record in written.items():
+                if key not in self.rows[table]:
+                    self.rows[table][key] = self.load(table, key)
+                if not same_record(self.rows[table][key], record):
+                    found.append((table, key, record))
+        return found
+
     def commit(self) -> None:
         for table, changes in self.writes.items():
             self.rows[table].update(changes)
@@ -64,7 +79,8 @@ class Interpreter:
         self.changed: dict[str, dict[Any, None]] = {t.schema.name: {} for t in spec.tables}
         self.defaults = {t.schema.name: default_record(t.schema) for t in spec.tables}
         self.checks = {t.schema.name: [(c.__name__, interpretable(c)) for c in t.checks] for t in spec.tables}
-        self.functions = [(b.event, b.name, interpretable(b.function)) for b in spec.functions]
+        self.keeps_changes = False  # whether rows of `run` have their changes
+        self.functions = [(t[0].event, t[0].transaction, one_function(t)) for t in spec.transactions]
 
     def run(self, batch: EventBatch, first_seq: int) -> list[Record]:
         """One dict per transaction: ts, seq, event, function, status, reason, and `values`."""
@@ -91,10 +107,11 @@ class Interpreter:
                     f"function {name} failed on {vars(event)}: {type(error).__name__}: {error}"
                 ) from error
             return {"status": "aborted", "reason": reason, "values": {}}
+        changes = transaction.changes() if self.keeps_changes else []
         transaction.commit()
-        for table, changes in transaction.writes.items():
-            self.changed[table].update(dict.fromkeys(changes))
-        return {"status": "committed", "reason": None, "values": values}
+        for table, written in transaction.writes.items():
+            self.changed[table].update(dict.fromkeys(written))
+        return {"status": "committed", "reason": None, "values": values, "changes": changes}
 
     def _check(self, transaction: Transaction) -> None:
         for table in self.spec.tables:
@@ -117,6 +134,26 @@ class Interpreter:
         return {schema.name: records_to_arrow(schema, records) for schema, records in alive}
 
 
+def one_function(members: tuple[Bound, ...]) -> Callable[..., Any]:
+    """The functions of a transaction as one that gives the columns of all of them."""
+    functions = [(member.name, interpretable(member.function)) for member in members]
+    if len(functions) == 1:
+        return functions[0][1]
+
+    def in_turn(event: SimpleNamespace) -> Record:
+        values: Record = {}
+        giver: dict[str, str] = {}
+        for name, function in functions:
+            returned = function(event) or {}
+            for column in returned:
+                if giver.setdefault(column, name) != name:
+                    raise ValueError(f"{giver[column]} and {name} both return the column {column!r}")
+            values |= returned
+        return values
+
+    return in_turn
+
+
 def default_record(schema: TableSchema) -> Record:
     return {f.name: f.type.zero if f.default is MISSING else coerce_default(f.type, f.default) for f in schema.fields}
 
@@ -129,6 +166,44 @@ def _sort_key(key: Any) -> Any:
     """Strings sort by their UTF-8 bytes, as Arrow does."""
     parts = key if isinstance(key, tuple) else (key,)
     return tuple(p.encode() if isinstance(p, str) else p for p in parts)
+
+
+def same_record(a: Record | None, b: Record | None) -> bool:
+    """Floats are the same when their bits are, and any nan is like any other."""
+    if a is None or b is None:
+        return a is b
+    return all(_same(value, b[name]) for name, value in a.items())
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple):
+        return all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float):
+        return struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
+    return bool(a == b)
+
+
+def interpreted_changes(program: Program, rows: list[Record]) -> pa.Array:
+    """The column `changes` of transactions that ran interpreted."""
+    by_table: dict[str, list[tuple[int, Any, Record | None]]] = {t.name: [] for t in program.tables}
+    for number, row in enumerate(rows):
+        for table, key, record in row.get("changes", ()):
+            by_table[table].append((number, key, record))
+    installed = [_installed(table, by_table[table.name]) for table in program.tables]
+    return change_column(installed, np.array([row["status"] == "committed" for row in rows], bool))
+
+
+def _installed(schema: TableSchema, changes: list[tuple[int, Any, Record | None]]) -> Installed:
+    default = default_record(schema)
+    keys = [key if isinstance(key, tuple) else (key,) for _, key, _ in changes]
+    records = [default if record is None else record for _, _, record in changes]
+    return Installed(
+        schema,
+        np.array([number for number, _, _ in changes], np.int64),
+        np.array([record is not None for _, _, record in changes], bool),
+        [pa.array([key[part] for key in keys], type_.arrow) for part, type_ in enumerate(schema.key)],
+        [pa.array([record[f.name] for record in records], f.type.arrow) for f in schema.fields],
+    )
 
 
 def records_to_arrow(schema: TableSchema, records: dict[Any, Record], flags: tuple[str, ...] = ()) -> pa.Table:

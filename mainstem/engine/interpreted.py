@@ -7,7 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from mainstem.engine.interpret import Interpreter, Record, as_seen, inferred_schema, outputs_to_arrow, records_to_arrow
+from mainstem.engine.changes import CHANGES_FIELD, with_changes
+from mainstem.engine.interpret import (
+    Interpreter,
+    Record,
+    as_seen,
+    inferred_schema,
+    interpreted_changes,
+    outputs_to_arrow,
+    records_to_arrow,
+)
 from mainstem.engine.result import BatchResult, BatchStats
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
@@ -19,10 +28,15 @@ class InterpretedExecutor:
 
     engine = "interpreted"
 
-    def __init__(self, program: Program, state: State) -> None:
+    def __init__(self, program: Program, state: State, *, changes: bool = False) -> None:
         assert program.spec is not None
         self.program, self.state = program, state
         self.interpreter = Interpreter(program.spec, dict(program.outputs) or None, self._load)
+        self.interpreter.keeps_changes = changes
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        return with_changes(self.program) if self.interpreter.keeps_changes else self.program.output_schema
 
     def _load(self, table: str, key: Any) -> Record | None:
         found = self.state.tables[table].get(key)
@@ -35,6 +49,8 @@ class InterpretedExecutor:
         ran = time.perf_counter()
         schema = self.program.output_schema if self.program.outputs else inferred_schema(self.program, rows)
         outputs = outputs_to_arrow(rows, schema)
+        if self.interpreter.keeps_changes:
+            outputs = outputs.append_column(CHANGES_FIELD, interpreted_changes(self.program, rows))
         aborted = sum(r["status"] == "aborted" for r in rows)
         seconds = (0.0, ran - start, time.perf_counter() - ran)
         stats = BatchStats(len(batch), len(rows), len(rows) - aborted, aborted, self.engine, *seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem.errors import ProgramError
+from mainstem.lang.program import EVENT_ORDER, PROTOCOLS
 
 CHOICES = {
     "explore": ("ns", "bfs", "dfs"),
@@ -29,6 +30,9 @@ PARALLEL = ("lock", "mvlk", "pat", "nolock", "chains", "tpg", "components", "nes
 ENGINES = ("auto", "serial", *PARALLEL, "interpreted", "oracle")
 """What `app.run(engine=…)` takes."""
 
+PROTOCOL_ENGINES = {"lock": "locked", "timestamp": "stamped"}
+"""Strategies behind `protocol=…`. They are no engines of `app.run`: what they give depends on the isolation level."""
+
 
 @dataclass(frozen=True)
 class Strategy:
@@ -41,13 +45,19 @@ class Strategy:
     sharing: str = "nothing"
     partitions: int = 0  # 0: several per thread
     groups: tuple[tuple[tuple[str, ...], Strategy], ...] = field(default=())
+    isolation: str = EVENT_ORDER
+    record: bool = False  # keep what is needed to write the history down
+    group_of: tuple[int, ...] = ()  # of each function, when groups are given by isolation levels
 
     @property
     def label(self) -> str:
-        """As statistics show it: `tpg(dfs, op, lazy)`."""
-        if self.engine == "nested":
+        """As statistics show it: `tpg(dfs, op, lazy)`, `PL3(lock)`."""
+        for protocol, engine in PROTOCOL_ENGINES.items():
+            if self.engine == engine:
+                return f"{self.isolation}({protocol})"
+        if self.engine in ("nested", "levels"):
             inner = "; ".join(f"{', '.join(names)}: {strategy.label}" for names, strategy in self.groups)
-            return f"nested({inner})"
+            return f"{self.engine}({inner})"
         shown = [str(getattr(self, name)) for name in _OF_ENGINE.get(self.engine, ()) if name != "partitions"]
         return f"{self.engine}({', '.join(shown)})" if shown else self.engine
 
@@ -127,3 +137,20 @@ def check_functions(strategy: Strategy, functions: Collection[str]) -> None:
                     f"groups= names {name!r}, but there is no function {name!r}",
                     remedy=f"use the names of functions: {', '.join(functions)}",
                 )
+
+
+@dataclass(frozen=True)
+class Level:
+    """How transactions of a function are kept apart."""
+
+    isolation: str = EVENT_ORDER
+    protocol: str = PROTOCOLS[0]
+
+    @property
+    def in_order(self) -> bool:
+        """Event order, however the engine gets it."""
+        return self.isolation == EVENT_ORDER and self.protocol == "auto"
+
+    def __str__(self) -> str:
+        return f"{self.isolation}({self.protocol})"
+

@@ -13,6 +13,7 @@ from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import ABORT, EXPLORE, LOCK, SYNC, USEFUL
 from mainstem.engine.layout import Batch, Layout, Versions
 from mainstem.engine.options import Strategy
+from mainstem.engine.record import Recorder
 from mainstem.engine.result import Breakdown, Ran
 from mainstem.engine.strategies import run_works, split, uses_parts, uses_versions
 from mainstem.engine.team import default_threads
@@ -34,6 +35,7 @@ class ParallelExecutor(Executor):
         self.versioned = EntryPoint("versioned", program.versioned, jit)
         self.weight = np.ones(max(1, len(program.functions)))  # what a transaction of each function costs, relatively
         self._layout: Layout | None = None
+        self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 
     @property
@@ -67,9 +69,14 @@ class ParallelExecutor(Executor):
             for work in works:
                 if uses_versions(work.strategy):
                     self._decide(work, versions, batch)
+        if self.recorder is not None:
+            self.recorder.note(works, arrays["kind"])
+        if self.changes is not None and versions is not None:
+            self.changes.note(batch, versions, code)
         self._note_changes(batch, versions)
         _settle_codes(arrays, code, first)
-        return Ran(strategy.label, why, self.threads, clock.breakdown(works))
+        retries = sum(work.retries for work in works)
+        return Ran(strategy.label, why, self.threads, clock.breakdown(works), retries)
 
     def _work(
         self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int

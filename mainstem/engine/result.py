@@ -29,11 +29,15 @@ class Ran:
     why: str = ""
     threads: int = 1
     breakdown: Breakdown | None = None
+    retries: int = 0
 
 
 @dataclass(frozen=True)
 class BatchStats:
-    """Counts and seconds of one batch. `engine` is the strategy that ran it, `why` the reason when `auto` chose it."""
+    """Counts and seconds of one batch. `engine` is the strategy that ran it, `why` the reason when `auto` chose it.
+
+    `retries` counts executions that a protocol repeated because of others.
+    """
 
     events: int
     transactions: int
@@ -46,6 +50,7 @@ class BatchStats:
     why: str = ""
     threads: int = 1
     breakdown: Breakdown | None = None
+    retries: int = 0
 
     @property
     def seconds(self) -> float:

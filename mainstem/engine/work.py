@@ -30,6 +30,8 @@ class Work:
         self.name = ""  # of its scratch arrays: works that run at the same time share none
         self.versions: Versions | None = None
         self.graph: Graph | None = None
+        self.retries = 0  # executions that a protocol repeated
+        self.accesses: Any = None  # what a protocol left (`kernels/rows.py`): who read and installed which version
         self._direct, self._versioned = direct, versioned
         self._named: dict[str, Any] = dict(vars(batch))
         self._staff(threads)
@@ -63,6 +65,11 @@ class Work:
         """A reusable int64 array of undefined content."""
         return self.scratch.array(f"{self.strategy.engine} {self.name} {name}", count, np.int64)
 
+    def own(self, name: str, count: int) -> np.ndarray:
+        """An array of the batch or of its versions, of its own from here on."""
+        self._named[name] = array = self.room(name, count)
+        return array
+
     def zeros(self, name: str, count: int) -> np.ndarray:
         array = self.room(name, count)
         array[:] = 0
@@ -86,3 +93,10 @@ class Work:
         assert self.versions is not None
         records = {f"W{i}": array for i, array in enumerate(self.versions.records)}
         return self._versioned.bind({**self.arrays, **self._named, **records})
+
+
+def operations_of(work: Work) -> np.ndarray:
+    """The operations of its transactions, in order."""
+    first, end = work.batch.txn_lo[work.todo], work.batch.txn_lo[work.todo + 1]
+    sizes = end - first
+    return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())

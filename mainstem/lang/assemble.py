@@ -13,8 +13,17 @@ from mainstem.lang.direct import direct_source
 from mainstem.lang.frame import Shared
 from mainstem.lang.lowering import Checks, Unit
 from mainstem.lang.parts import Part, decompose, describe
-from mainstem.lang.program import OWN, PRIVATE, READ, Entry, Function, PartLayout, Program
-from mainstem.lang.source import Source
+from mainstem.lang.program import (
+    EVENT_ORDER,
+    OWN,
+    PRIVATE,
+    PROTOCOLS,
+    READ,
+    Entry,
+    Function,
+    PartLayout,
+    Program,
+)
 from mainstem.lang.versioned import Vertex, part_vertex, versioned_source, vertex_source, whole_vertex
 from mainstem.schema import EventSchema, TableSchema, Type
 
@@ -41,7 +50,7 @@ class Assembler:
         split = [decompose(unit.body, set(self.checks), unit.flow) for unit in self.units]
         wholes, parts = self._vertices(bodies, split)
         functions = tuple(
-            self._function(u.body, u.source, d, self._layouts(u.body, p, v))
+            self._function(u, d, self._layouts(u.body, p, v))
             for u, d, p, v in zip(self.units, found, split, parts, strict=True)
         )
         return Program(
@@ -81,9 +90,8 @@ class Assembler:
             raise ProgramError(f"app {self.name} has {first} returns", remedy="split it into several apps")
         return nullable
 
-    def _function(
-        self, body: emit.Body, source: Source, found: Dependencies, parts: tuple[PartLayout, ...]
-    ) -> Function:
+    def _function(self, unit: Unit, found: Dependencies, parts: tuple[PartLayout, ...]) -> Function:
+        body, source, bounds = unit.body, unit.source, unit.bounds
         returns: dict[int, tuple[str, ...]] = {}
         aborts = []
         for s in ir.walk(body.block):
@@ -105,6 +113,9 @@ class Assembler:
             tuple(emit.key_parameters(body)) if body.slice is not None else None,
             tuple(aborts),
             parts,
+            bounds[0].isolation if bounds else EVENT_ORDER,
+            bounds[0].protocol if bounds else PROTOCOLS[0],
+            tuple(b.name for b in bounds if b.group is not None),
         )
 
     # -- generated source ---------------------------------------------------------------------------------------

@@ -28,7 +28,9 @@ class Cut:
 
     @property
     def why_not(self) -> str:
-        """Why it can't stay cut; empty when it can."""
+        """Why it can't stay cut; empty when it can, or is not cut anyway."""
+        if self.function.whole:
+            return ""
         drafts = [*self.running.values(), *([self.home] if self.home else [])]
         body = self.function.unit.body
         for site, name in (cell for draft in drafts for cell in draft.given):
@@ -64,9 +66,9 @@ class Cutter:
         if self.f.whole or self._in_one_place():
             return self._whole()
         cut = self.cut
-        for stage in self.stages:
-            if self.stored[stage]:
-                cut.running[stage] = self._running(stage)
+        storing = [stage for stage in self.stages if self.stored[stage]]
+        for stage in storing:
+            cut.running[stage] = self._running(stage, decides=stage == storing[-1])
         if cut.running and cut.may_abort:
             # The last piece that stores holds all aborts and checks, so it knows the first of them.
             cut.verdict_from = next(reversed(cut.running))
@@ -95,8 +97,21 @@ class Cutter:
         given = cells_read(block, [i for i in self.stage if i not in live])
         return Draft(self.f.unit, block, live, self.f.keys, given, answers=answers, verdict=verdict)
 
-    def _running(self, stage: int) -> Draft:
-        return self._draft([*self.stored[stage], *self.f.aborts], stage)
+    def _running(self, stage: int, decides: bool) -> Draft:
+        """`decides`: what it says about aborts counts, so it must know which comes first."""
+        failing = self._failing_first(stage) if decides else []
+        return self._draft([*self.stored[stage], *self.f.aborts, *failing], stage)
+
+    def _failing_first(self, stage: int) -> list[int]:
+        """Computations before an abort that may fail instead of it, if all that they need is known in this stage."""
+        if not self.f.aborts:
+            return []
+        slicer = self.f.slicer
+        end = slicer.last[slicer.top(max(self.f.aborts))]
+        rare = [n for n, s in enumerate(self.f.statements[: end + 1]) if may_fail_rarely(s)]
+        waves, own = self.graph.waves, self.graph.waves[stage]
+        known = {i for i, of in self.stage.items() if of == stage or waves[of] < own}
+        return [n for n in rare if self.f.reads(slicer.closure([n])) <= known]
 
     # -- the answer ---------------------------------------------------------------------------------------------
 

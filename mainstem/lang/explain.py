@@ -6,7 +6,7 @@ from mainstem.errors import ProgramError
 from mainstem.lang import draw
 from mainstem.lang.dataflow import Dataflow
 from mainstem.lang.history import entry_fields, keep_of
-from mainstem.lang.program import Function, Program
+from mainstem.lang.program import EVENT_ORDER, PROTOCOLS, Function, Program
 
 
 def explain(program: Program, flow: Dataflow | None, format: str = "text") -> str:
@@ -59,14 +59,19 @@ def _text(program: Program, flow: Dataflow | None) -> list[str]:
         for function in program.functions:
             lines += _function(function)
     else:
-        lines += [f"  {name} on {program.events[kind].name}" for kind, name in program.bindings]
+        assert program.spec is not None
+        for members in program.spec.transactions:
+            lines.append(f"  {members[0].transaction} on {members[0].event}")
+            if members[0].group is not None:
+                lines.append(f"    one transaction of {', '.join(b.name for b in members)}")
     lines += ["", "table graph (an arrow: the write needs the read)"]
     edges = sorted(program.edges)
     lines += [f"  {program.tables[a].name} -> {program.tables[b].name}" for a, b in edges] or ["  no dependencies"]
     if flow is not None:
         lines += ["", "stages of a replay", *draw.stage_lines(flow)]
     plan, why = plan_of(program, flow)
-    lines += ["", "execution", f"  engine: {_engine(program)}", f"  plan on Spark: {plan}", f"    because {why}"]
+    lines += ["", "execution", f"  engine: {_engine(program)}", *_isolation(program)]
+    lines += [f"  plan on Spark: {plan}", f"    because {why}"]
     if program.compiled and not program.derives:
         lines.append("    fused for files: one task reads, runs and writes, which costs less than moving the events")
     return lines
@@ -78,9 +83,20 @@ def _engine(program: Program) -> str:
     return f"interpreted (Python speed), because {program.why_interpreted[0]}"
 
 
+def _isolation(program: Program) -> list[str]:
+    """What is not in event order, and what has a protocol of its own."""
+    lines: dict[str, list[str]] = {}
+    for function in program.functions:
+        if (function.isolation, function.protocol) != (EVENT_ORDER, PROTOCOLS[0]):
+            lines.setdefault(f"{function.isolation}, protocol {function.protocol}", []).append(function.name)
+    return [f"  isolation: {level} for {', '.join(names)}" for level, names in lines.items()]
+
+
 def _function(function: Function) -> list[str]:
     found = function.dependencies
     lines = [f"  {function.name}({function.event})  {function.file}:{function.line}"]
+    if function.group:
+        lines.append(f"    one transaction of {', '.join(function.members)}")
     for site in function.sites:
         access = " and ".join(w for w, on in (("reads", site.reads), ("writes", site.writes)) if on) or "names"
         key = "key from columns" if site.columns is not None else "key in a loop" if site.dynamic else "key computed"

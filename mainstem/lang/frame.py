@@ -71,22 +71,24 @@ class Frame:
     """One function being lowered."""
 
     def __init__(
-        self, source: Source, shared: Shared, *, event: EventSchema | None = None, row: int | None = None
-    ) -> None:
+        self, source: Source, shared: Shared, *, event: EventSchema | None = None, row: int | None = None,
+        after: Frame | None = None,
+    ) -> None:  # fmt: skip
+        """`after`: the function before this one in the same transaction, whose rows and fields are the same."""
         self.source, self.shared, self.event, self.row_table = source, shared, event, row
         self.block: ir.Block = []
         self.env: dict[str, Binding] = {}
         self.reachable = True
         self.types: dict[str, tuple[str, int]] = {}
-        self.sites: list[ir.Site] = []
-        self.site_of: dict[tuple[int, str, tuple[str, ...]], int] = {}
-        self.lives: dict[str, int] = {}  # how many locals a name has been
-        self.used_fields: dict[str, Type] = {}
+        self.sites: list[ir.Site] = after.sites if after else []
+        self.site_of: dict[tuple[Any, ...], int] = after.site_of if after else {}
+        self.lives: dict[str, int] = after.lives if after else {}  # how many locals a name has been
+        self.used_fields: dict[str, Type] = after.used_fields if after else {}
         self.returns = 0
         self.columns: dict[str, tuple[str, int]] = {}
         self.loops: list[set[str]] = []  # names that each enclosing loop assigns
         self.loop_locals: set[str] = set()  # locals that only their loop sets
-        self.temporaries = 0
+        self.temporaries: int = after.temporaries if after else 0
         self.assigned = _assignment_counts(source.tree)
         self.assigned_in_loops = _assigned_in_loops(source.tree)
         self.not_null_fields: set[str] = set()  # nullable event fields that a test has found to have a value

@@ -60,6 +60,11 @@ class Let(Statement):
 
 
 @dataclass
+class Done(Let):
+    """Sets the flag that a function of a group has returned: the rest of that function does not run."""
+
+
+@dataclass
 class Item(Statement):
     """target = item `index` of a list field of the event."""
 

@@ -111,8 +111,10 @@ class _Slicer:
     def _while(self, s: ir.While, certain: bool) -> ir.Block:
         if self.flow.depends_on_state(s.condition.names):
             return [ir.Once(s.line, self._loop(s.head + s.body, False, False))]
-        # State can't jump out of this one: it would decide about the counter, and so about the condition.
-        head, body = (self._loop(part, certain, True, is_while=True) for part in (s.head, s.body))
+        # State can't jump out of this one, as it would decide about the counter, and so about the condition. Only a
+        # return from a function of a group can: then what follows the loop need not be reached.
+        calm = not self._jumps_by_state(s.body)
+        head, body = (self._loop(part, certain and calm, True, is_while=True) for part in (s.head, s.body))
         return [ir.While(s.line, head, s.condition, body)]
 
     def _jumps_by_state(self, body: ir.Block, decided: bool = False) -> bool:

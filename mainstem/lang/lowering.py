@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mainstem.errors import ProgramError
 from mainstem.lang import emit, ir
@@ -10,6 +10,7 @@ from mainstem.lang.flow import Flow
 from mainstem.lang.frame import Frame, Shared
 from mainstem.lang.keys import check_keys, key_slice, mark_repeats
 from mainstem.lang.program import FIXED_COLUMNS, Bound, Spec
+from mainstem.lang.sequence import Joined, Member, in_sequence
 from mainstem.lang.source import Source, source_of
 from mainstem.lang.statements import lower_body, lower_check
 from mainstem.schema import Field
@@ -20,12 +21,13 @@ Checks = dict[int, list[tuple[str, int, ir.Block]]]
 
 @dataclass(frozen=True)
 class Unit:
-    """One function, lowered."""
+    """One transaction, lowered: a function, or those of a group in sequence."""
 
     body: emit.Body
     source: Source
     flow: Flow
     derived: tuple[Field, ...] = ()  # fields of its event type that derive functions add
+    bounds: tuple[Bound, ...] = ()  # what it was made from; nothing for pieces
 
 
 class Lowered:
@@ -40,7 +42,7 @@ class Lowered:
             str, tuple[str, str, str, int]
         ] = {}  # output column -> (base, function that first gave it, file, line)
         self._lower_checks()
-        self.units = [self._lower(i, bound) for i, bound in enumerate(spec.functions)]
+        self.units = [self._lower(i, bounds) for i, bounds in enumerate(spec.transactions)]
         self._refuse_empty_columns()
 
     @property
@@ -57,7 +59,32 @@ class Lowered:
                 code = self.shared.reason(f"check {table.schema.name}.{source.name} failed")
                 self.checks.setdefault(i, []).append((source.name, code, block))
 
-    def _lower(self, index: int, bound: Bound) -> Unit:
+    def _lower(self, index: int, bounds: tuple[Bound, ...]) -> Unit:
+        kind, name = self.kinds[bounds[0].event], bounds[0].transaction
+        members: list[Member] = []
+        for bound in bounds:
+            members.append(self._member(bound, kind, members[-1].frame if members else None))
+        first = members[0]
+        joined = in_sequence(members) if len(members) > 1 else Joined(first.block, Flow(first.block))
+        for member in members:
+            check_keys(member.block, first.frame.sites, joined.flow, member.frame.source)
+            self._note_columns(member.frame, member.frame.source)
+        sites = first.frame.sites
+        mark_repeats(joined.block, sites, joined.flow)
+        body = emit.Body(
+            index,
+            name,
+            kind,
+            joined.block,
+            sites,
+            first.frame.used_fields,
+            key_slice(joined.block, sites, joined.flow),
+            tuple(t.schema for t in self.spec.tables),
+        )
+        source = replace(first.frame.source, name=name)
+        return Unit(body, source, joined.flow, self.spec.events[kind].derived, bounds)
+
+    def _member(self, bound: Bound, kind: int, after: Frame | None) -> Member:
         source = source_of(bound.function)
         arguments = source.tree.args
         if (
@@ -70,24 +97,8 @@ class Lowered:
             raise source.error(
                 "a function bound with @app.on takes one parameter, the event", None, f"write def {source.name}(e):"
             )
-        kind = self.kinds[bound.event]
-        frame = Frame(source, self.shared, event=self.spec.events[kind])
-        block = lower_body(frame)
-        flow = Flow(block)
-        check_keys(block, frame.sites, flow, source)
-        mark_repeats(block, frame.sites, flow)
-        body = emit.Body(
-            index,
-            bound.name,
-            kind,
-            block,
-            frame.sites,
-            frame.used_fields,
-            key_slice(block, frame.sites, flow),
-            tuple(t.schema for t in self.spec.tables),
-        )
-        self._note_columns(frame, source)
-        return Unit(body, source, flow, self.spec.events[kind].derived)
+        frame = Frame(source, self.shared, event=self.spec.events[kind], after=after)
+        return Member(frame, lower_body(frame))
 
     def _note_columns(self, frame: Frame, source: Source) -> None:
         for name, (base, line) in frame.columns.items():

@@ -15,16 +15,28 @@ from mainstem.lang.runtime import Table
 from mainstem.schema import EventSchema, TableSchema, Type
 
 FIXED_COLUMNS = ("ts", "seq", "event", "function", "status", "reason")
+LEVELS = ("PL1", "PL2", "PL3", "PL4")
+"""Isolation levels, the weakest first; docs/isolation.md tells what each allows."""
+EVENT_ORDER = LEVELS[-1]
+PROTOCOLS = ("auto", "lock", "timestamp")
 KEY_PARTS_MAX = 4  # generated code probes with at most this many components
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One `@app.on(event)` function."""
+    """One `@app.on(event)` function. Those with the same `group` are one transaction, at one isolation level."""
 
     event: str
     name: str
     function: Callable[..., Any]
+    isolation: str = "PL4"
+    protocol: str = "auto"
+    group: str | None = None
+
+    @property
+    def transaction(self) -> str:
+        """The name of the transaction that it is, or is a part of."""
+        return self.name if self.group is None else self.group
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,14 @@ class Spec:
     tables: tuple[Table, ...]
     functions: tuple[Bound, ...]
     derives: tuple[Derive, ...] = ()
+
+    @property
+    def transactions(self) -> tuple[tuple[Bound, ...], ...]:
+        """Functions that are one transaction, in order: each alone, or a group at the place of its first function."""
+        found: dict[tuple[str, str, bool], list[Bound]] = {}
+        for bound in self.functions:
+            found.setdefault((bound.event, bound.transaction, bound.group is not None), []).append(bound)
+        return tuple(tuple(members) for members in found.values())
 
 
 READ, OWN, PRIVATE = range(3)  # how a part uses a site; the engine's kernels count alike
@@ -76,6 +96,14 @@ class Function:
     key_parameters: tuple[str, ...] | None  # of its `keys_f`; None when all keys are plain columns
     aborts: tuple[tuple[int, int, str], ...]  # (line, code, condition as written)
     parts: tuple[PartLayout, ...]  # empty when the function only runs whole
+    isolation: str = "PL4"
+    protocol: str = "auto"
+    members: tuple[str, ...] = ()  # the functions of a transaction group, in order; empty for one that is in none
+
+    @property
+    def group(self) -> bool:
+        """Whether it stands for a transaction group."""
+        return bool(self.members)
 
 
 @dataclass(frozen=True)

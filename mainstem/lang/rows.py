@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
+from typing import Any
 
 from mainstem.errors import ProgramError
 from mainstem.lang import ir
@@ -13,7 +15,7 @@ from mainstem.lang.history import History, no_attribute
 from mainstem.lang.ir import Value
 from mainstem.lang.operators import integer
 from mainstem.lang.runtime import Table
-from mainstem.lang.values import global_value, seen_as, unset_name
+from mainstem.lang.values import global_value, is_event, seen_as, unset_name
 from mainstem.schema import Field
 
 
@@ -106,8 +108,7 @@ def _find_site(frame: Frame, table: int, key: ast.expr, values: tuple[Value, ...
     looping = set().union(*frame.loops) if frame.loops else set()
     dynamic = bool(names & looping)
     shareable = all(_stable(frame, n) for n in names)
-    bound = [frame.env[n].value for n in sorted(names) if n in frame.env]
-    identity = (table, ast.unparse(key), tuple(value.text for value in bound if value is not None))
+    identity = (table, _as_written(frame, key), tuple(_stands_for(frame, n) for n in sorted(names)))
     if shareable and identity in frame.site_of:
         return frame.site_of[identity]
     site = ir.Site(len(frame.sites), table, f"{frame.shared.handles[table].schema.name}[{ast.unparse(key)}]",
@@ -116,6 +117,23 @@ def _find_site(frame: Frame, table: int, key: ast.expr, values: tuple[Value, ...
     if shareable:
         frame.site_of[identity] = site.index
     return site.index
+
+
+def _as_written(frame: Frame, key: ast.expr) -> str:
+    """Functions of one transaction may call the event by different names."""
+    written = copy.deepcopy(key)
+    for node in ast.walk(written):
+        if isinstance(node, ast.Name) and is_event(frame, node):
+            node.id = "event"
+    return ast.unparse(written)
+
+
+def _stands_for(frame: Frame, name: str) -> Any:
+    """What tells a name from the same name in another function of the transaction."""
+    binding = frame.env.get(name)
+    if binding is not None:
+        return binding.value.text if binding.value is not None else binding.items
+    return "the event" if is_event(frame, ast.Name(name)) else id(frame.source.scope.get(name))
 
 
 def _stable(frame: Frame, name: str) -> bool:

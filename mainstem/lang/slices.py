@@ -346,8 +346,8 @@ def may_be_unset(block: ir.Block, local: set[str]) -> set[str]:
                     known = visit(s.head, known) or known
                     read(ir.operands(s), known)
                     visit(s.body, known)
-                case ir.Break() | ir.Continue() | ir.Return():
-                    return None
+                case ir.Break() | ir.Continue() | ir.Return() | ir.Done():
+                    return None  # what follows `Done` and runs nevertheless reads nothing of that function
                 case _:
                     known = known.union(ir.defines(s))
         return None if part and ends_in_abort(part) else known

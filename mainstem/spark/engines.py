@@ -1,17 +1,18 @@
 """States and executors of tasks: made anew for a replay, kept between the micro-batches of a live shard.
 
 A worker process may serve any shard, lose the race against a second attempt, or be killed while idle. So a kept engine
-is only a cache of shard files: it counts when its token is the name of the shard's last *committed* file, and it is out
-of the cache while a batch changes it.
+is only a cache of shard files: it counts when its token is the name of the shard's last *committed* file and the query
+still runs the same program, and it is out of the cache while a batch changes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from mainstem.engine import Executor, InterpretedExecutor, make_executor
+from mainstem.lang import Program
 from mainstem.replay.sharding import shards_of
 from mainstem.spark.job import Job
 from mainstem.state import State
@@ -20,6 +21,7 @@ from mainstem.store import read_shard_files
 
 @dataclass
 class Engine:
+    program: Program
     state: State
     executor: Executor | InterpretedExecutor
     tracked: bool = False
@@ -41,7 +43,8 @@ def new_engine(job: Job, shard: int, *, track: bool = False) -> Engine:
             state.apply(name, table)
     # Shards run side by side already; the one state stage has all cores to itself.
     threads = 1 if job.shards else None
-    return Engine(state, make_executor(job.program, state, jit=job.jit, track=track, threads=threads), track)
+    executor = make_executor(job.program, state, jit=job.jit, track=track, threads=threads)
+    return Engine(job.program, state, executor, track)
 
 
 def take_engine(job: Job, shard: int) -> Engine:
@@ -49,7 +52,7 @@ def take_engine(job: Job, shard: int) -> Engine:
     assert job.state is not None
     kept = _kept.pop((job.state, shard), None)
     committed = job.shard_files[shard][-1].name
-    if kept is not None and kept.token == committed:
+    if kept is not None and kept.token == committed and _same(kept.program, job.program):
         return kept
     engine = new_engine(job, shard, track=True)
     engine.token = committed
@@ -59,6 +62,11 @@ def take_engine(job: Job, shard: int) -> Engine:
 def keep_engine(job: Job, shard: int, engine: Engine) -> None:
     assert job.state is not None
     _kept[job.state, shard] = engine
+
+
+def _same(one: Program, other: Program) -> bool:
+    """Whether two programs run the same transactions. Derive functions do not run here, and are new in every job."""
+    return replace(one, derives=()) == replace(other, derives=())
 
 
 def _own_rows(job: Job, name: str, table: pa.Table, shard: int) -> pa.Table:

@@ -23,12 +23,13 @@ import pyarrow.parquet as pq
 from mainstem.errors import SparkError, StoreError
 from mainstem.schema import INT64_MIN
 from mainstem.spark.job import Job
-from mainstem.store import QUERIES, Store, discard_staged, publish_pending
+from mainstem.store import QUERIES, Store, discard_staged
+from mainstem.store.outputs import EMITTED_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EMITTED = "emitted"
+EMITTED = EMITTED_KEY
 """Key of a commit's meta: staged outputs for the user's function."""
 
 _QUERY_ID = "sql.streaming.queryId"  # Spark's own name of the local property
@@ -55,7 +56,7 @@ class Live(ABC):
         self.rejects = Path(store.path) / "rejects"
         self._busy = threading.Lock()
         self._ended = False
-        publish_pending(store.meta)
+        store.publish_pending()
         self._discard()
 
     def __call__(self, df: DataFrame, batch: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,9 @@ from mainstem.spark.execute import shard_to_files
 from mainstem.spark.job import Job, Report
 from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.preprocess import preprocess_rows
-from mainstem.spark.target import (
-    SHARDS,
-    begin,
-    check_layout,
-    check_reports,
-    pending_rejects,
-    rejects_stem,
-)
-from mainstem.store import Store, pending, publish_pending
+from mainstem.spark.target import arrange, begin, check_reports, pending_rejects, rejects_stem
+from mainstem.store import Store, pending
+from mainstem.store.partitions import SHARDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,13 +21,15 @@ if TYPE_CHECKING:
 
 class Keyed(Live):
     def __init__(
-        self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None
-    ) -> None:
-        store = Store.open(path, job.program.tables)
+        self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None,
+        kept: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """`kept`: options of the store."""
+        store = Store.open(path, job.program.tables, **kept)
         try:
             if store.epoch == 0:
                 begin(job.program, store, initial or {}, job.shards)
-            check_layout(store, job.shards)
+            arrange(job.program, store, job.shards)
             super().__init__(replace(job, state=path), store, out, progress)
         except BaseException:
             store.close()
@@ -59,6 +55,4 @@ class Keyed(Live):
         meta |= {EMITTED: staged} if self.emit else pending(self.folder, staged)
         meta |= pending_rejects(self.rejects, [name for report in reports for name in report.rejects_staged])
         self.store.commit({}, meta, [file for report in reports if (file := report.shard_file) is not None])
-        publish_pending(self.store.meta)
-        if self.store.snapshot_due:
-            self.store.snapshot({})  # rows stay in shard files; this bounds the log
+        self.store.publish_pending()

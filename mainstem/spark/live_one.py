@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ from mainstem.spark.job import Job
 from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.preprocess import TableInput, in_order, preprocess_rows, too_late
-from mainstem.spark.target import check_layout, pending_rejects, rejects_stem
-from mainstem.store import DurableRun, pending, publish_pending
+from mainstem.spark.target import pending_rejects, rejects_stem
+from mainstem.store import DurableRun, pending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 class OneStage(Live):
     def __init__(
-        self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None
-    ) -> None:
-        self.run = DurableRun(job.program, path, initial=initial, how={"jit": job.jit})
+        self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None,
+        kept: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """`kept`: options of the store."""
+        self.run = DurableRun(job.program, path, initial=initial, **kept, how={"jit": job.jit})
         try:
-            check_layout(self.run.store, 0)
             super().__init__(job, self.run.store, out, progress)
         except BaseException:
             self.run.close()
@@ -51,7 +52,7 @@ class OneStage(Live):
                 return meta | ({EMITTED: staged} if self.emit else pending(self.folder, staged))
 
             self.run.run(batch, also)
-        publish_pending(self.store.meta)
+        self.store.publish_pending()  # which waits for the commit: Spark must not note a batch that may be lost
 
 
 def _write(writer: PartWriter, rows: list[pa.RecordBatch]) -> list[str]:

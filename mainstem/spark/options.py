@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from mainstem.errors import InputError, SparkError
 from mainstem.lang import Program
+from mainstem.spark.session import register
 from mainstem.spark.sources import CLASSIC_ONLY, local_path
 from mainstem.state import JIT_ENABLED, State
 
@@ -21,6 +22,7 @@ SPARK_MIN = (4, 1)
 
 
 def check_session(spark: Any) -> None:
+    """Refuse what is no session that can run Mainstem; one that can is told about the format `mainstem`."""
     try:
         import pyspark
         from pyspark.sql import SparkSession
@@ -35,6 +37,7 @@ def check_session(spark: Any) -> None:
         raise SparkError(
             f"Spark {pyspark.__version__} is too old\n  use Spark {'.'.join(map(str, SPARK_MIN))} or later"
         )
+    register(spark)
 
 
 def positive(name: str, value: Any, default: int) -> int:

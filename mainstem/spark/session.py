@@ -57,6 +57,8 @@ LOCAL_SESSION: dict[str, str] = {
     "spark.sql.shuffle.partitions": "2",
 }
 
+_REGISTERED = "_mainstem_registered"
+
 
 def configure(builder: SparkSession.Builder, *, local_checkpoints: bool = False) -> SparkSession.Builder:
     """Prepares a session builder for Mainstem and returns it; an option set afterwards wins.
@@ -97,7 +99,20 @@ def local_session(
     with _printing_to(log):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    register(session)
     return session
+
+
+def register(spark: SparkSession) -> None:
+    """Lets a session read tables of a store: `spark.read.format("mainstem")`.
+
+    `app.replay`, `app.stream` and `local_session` do it by themselves.
+    """
+    if not getattr(spark, _REGISTERED, False):  # Spark warns when a format is registered again
+        from mainstem.spark.datasource import MainstemSource
+
+        spark.dataSource.register(MainstemSource)
+        setattr(spark, _REGISTERED, True)
 
 
 @contextmanager

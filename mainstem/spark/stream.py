@@ -25,6 +25,7 @@ from mainstem.spark.plan import check_program, why_not_keyed
 from mainstem.spark.replay import compile_program
 from mainstem.spark.sources import Source, sources_of
 from mainstem.spark.target import check_out
+from mainstem.store import Durability, check_durability
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +57,8 @@ def stream(
     name: str | None = None,
     jit: bool | None = None,
     progress: Callable[[int], None] | None = None,
+    durability: Durability = "sync",
+    keep: int = 2,
 ) -> StreamingQuery:
     """Runs live: every micro-batch is one commit to the store in `state`, and its outputs appear exactly once.
 
@@ -66,13 +69,16 @@ def stream(
     `out`: a folder for Parquet files (default `<state>/outputs`), or a function `out(table, batch_id)`. The function is
     called after the commit, and called again with the same table and id if the process died before it returned.
     `initial`: tables to start from when `state` is new. `trigger`: arguments of `DataStreamWriter.trigger`, e.g.
-    `{"availableNow": True}`. `plan="keyed"` runs shards in tasks (`partitions` of them, fixed for a state directory).
-    `progress` is called after each batch with its number of events.
+    `{"availableNow": True}`. `plan="keyed"` runs shards in tasks, `partitions` of them. Another plan, or
+    another number, than the last run on `state` had moves the rows first, in one commit. `progress` is called after
+    each batch with its number of events. `durability`, `keep`: as in `app.run`; a micro-batch is durable before Spark
+    notes it as done, unless `durability` is "none".
     """
     options.check_session(spark)
     check_program(program)
     sources = sources_of(events, program.events, streaming=True)
     check_on_bad(on_bad)
+    check_durability(durability, keep)
     tables = options.check_initial(program, initial)
     path = _state_path(state)
     checkpoint_path = _checkpoint_path(checkpoint, path)
@@ -89,7 +95,9 @@ def stream(
     compiled = options.chosen_jit(jit)
     compile_program(program, compiled)
     job = Job(program, ALL_EVENTS, on_bad, compiled, shards=shards)
-    live = (Keyed if shards else OneStage)(job, path, target, tables, progress)
+    live = (Keyed if shards else OneStage)(
+        job, path, target, tables, progress, {"durability": durability, "keep": keep}
+    )  # fmt: skip
     log.info("live run of %s on %s: plan %s", program.name, path, "keyed" if shards else "one_stage")
     try:
         query = _start(frame, live, checkpoint_path, trigger, name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mainstem.errors import InputError, StoreError
+from mainstem.errors import InputError
 from mainstem.lang import Program
 from mainstem.replay.sharding import shards_of
 from mainstem.schema import INT64_MIN
@@ -29,14 +29,11 @@ from mainstem.store import (
     discard_staged,
     pending,
     publish,
-    publish_pending,
     read_shard_files,
     write_shard_file,
 )  # fmt: skip
 from mainstem.store.layout import Layout
-
-SHARDS = "shards"
-"""Keys of a commit's meta: staged files of rejected rows, last batch id of every live query, shards of a keyed plan."""
+from mainstem.store.partitions import SHARDS, gather, load_state, scatter, shard_count
 
 REPLAY = "replay"
 """Key of a commit's meta: which replay it ended."""
@@ -95,11 +92,11 @@ class StoreTarget:
         self.kept = set(kept)
         self.out = Path(out) if out is not None else Path(path) / "outputs"
         self.rejects = Path(path) / "rejects"
-        publish_pending(store.meta)
+        store.publish_pending()
         self.close_staged()
         if store.epoch == 0 and (shards or initial):
             begin(program, store, initial or {}, shards)
-        check_layout(store, shards)
+        arrange(program, store, shards)
         self.first_seq = int(store.meta.get("seq", 0))
         last = store.meta.get("ts")
         self.after_ts = INT64_MIN if last is None else int(last)
@@ -120,7 +117,7 @@ class StoreTarget:
             self.store.commit(dict(read_shard_files(self.store.path, carriers)), meta)
             for file in carriers:
                 Layout(self.store.path).shard_file(file.shard, file.name).unlink()
-        return publish_pending(self.store.meta)
+        return self.store.publish_pending()
 
     def _meta(self, reports: Sequence[Report]) -> dict[str, Any]:
         events = max((report.events for report in reports), default=0)
@@ -178,31 +175,33 @@ def begin(program: Program, store: Store, initial: Tables, shards: int) -> None:
     if not shards:
         store.commit(dict(initial), meta)
         return
+    store.commit({}, {**meta, SHARDS: shards}, _bases(program, store, initial, shards, "begin"))
+
+
+def arrange(program: Program, store: Store, shards: int) -> None:
+    """Have the rows where a run wants them: in its number of shards, or with 0 in one piece. Moves them if need be."""
+    if shard_count(store) == shards or store.epoch == 0:
+        return
+    state = load_state(store, _empty(program))
+    if shards:
+        tables = state.export()
+        scatter(store, tables, _bases(program, store, tables, shards, "moved"))
+    else:
+        gather(store, state)
+
+
+def _bases(program: Program, store: Store, tables: Tables, shards: int, token: str) -> list[ShardFile]:
+    """The rows of some tables as files, one base per shard; they count when a commit names them."""
     files = []
     for shard in range(shards):
-        state = State({table.name: table for table in program.tables})
+        state = _empty(program)
         for table in program.tables:
-            if table.name in initial:
-                rows = initial[table.name]
+            if table.name in tables:
+                rows = tables[table.name]
                 keys = [rows[column].combine_chunks() for column in table.key_columns]
                 state.apply(table.name, rows.filter(pa.array(shards_of(keys, shards) == shard)))
-        files.append(write_shard_file(store.path, shard, "begin", state.export(), base=True))
-    store.commit({}, {**meta, SHARDS: shards}, files)
-
-
-def check_layout(store: Store, shards: int) -> None:
-    """A store keeps its rows either in shard files (keyed plans) or in its own log; the first commit decides."""
-    found = len(store.shard_files)
-    if found and store.meta.get(SHARDS) != found:
-        raise StoreError(
-            f"{store.path} keeps its state in {found} shards, and another kind of run has added to it\n"
-            "  start from a copy of its tables: initial={name: ms.open(…).table(name)} and a new directory"
-        )
-    if shards == found or store.epoch == 0:
-        return
-    kept = f"in {found} shards, by plan='keyed'" if found else "in one piece"
-    remedy = f"use plan='keyed' with partitions={found}" if found else "use plan='one_stage'"
-    raise StoreError(f"{store.path} keeps its state {kept}\n  {remedy}, or another directory")
+        files.append(write_shard_file(store.path, shard, token, state.export(), base=True))
+    return files
 
 
 def pending_rejects(directory: Path, staged: list[str]) -> dict[str, Any]:
@@ -222,7 +221,8 @@ def check_reports(reports: Sequence[Report]) -> None:
 
 
 def _tables(program: Program, store: Store) -> dict[str, pa.Table]:
-    state = State({table.name: table for table in program.tables})
-    for name, table in store.replay():
-        state.apply(name, table)
-    return state.export()
+    return load_state(store, _empty(program)).export()
+
+
+def _empty(program: Program) -> State:
+    return State({table.name: table for table in program.tables})

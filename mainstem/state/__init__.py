@@ -1,17 +1,18 @@
 """Tables in memory: key index, records, string pools; export, digest and hash of their content."""
 
-from mainstem.state.digest import digest
+from mainstem.state.digest import Digest, digest
 from mainstem.state.entries import entries
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
 from mainstem.state.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
 from mainstem.state.pool import StringPool
 from mainstem.state.state import State
-from mainstem.state.table import DELETED, TableState
+from mainstem.state.table import DELETED, TableState, key_order
 
 __all__ = [
     "DELETED",
     "JIT_ENABLED",
+    "Digest",
     "KeyIndex",
     "State",
     "StringPool",
@@ -23,6 +24,7 @@ __all__ = [
     "entries",
     "inlined",
     "kernel",
+    "key_order",
     "plain",
     "probe1",
     "probe2",

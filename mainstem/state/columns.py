@@ -14,7 +14,7 @@ from mainstem.schema import INT64_MAX, INT64_MIN, Type
 from mainstem.state.arrow import int64_values, is_bytes, is_text, valid_flags, whole
 from mainstem.state.pool import StringPool
 
-_EPOCH = datetime.datetime(1970, 1, 1)
+EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _PYTHON: dict[str, Any] = {
     "int": int,
@@ -60,7 +60,7 @@ class Columns:
         return self._flat_from_arrow(array, type_)
 
     def _filler(self, type_: Type) -> Any:
-        return _EPOCH if type_.base == "datetime" else Type(type_.base).zero
+        return EPOCH if type_.base == "datetime" else Type(type_.base).zero
 
     def _flat_from_arrow(self, array: pa.Array, type_: Type) -> np.ndarray:
         if type_.pooled:
@@ -110,7 +110,7 @@ def microseconds(value: datetime.datetime) -> int:
     """Microseconds since the epoch; a time without zone is UTC."""
     if value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-    return (value - _EPOCH) // _MICROSECOND
+    return (value - EPOCH) // _MICROSECOND
 
 
 def accepts(type_: Type, arrow: pa.DataType) -> bool:

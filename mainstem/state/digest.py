@@ -16,17 +16,29 @@ _DIGEST_BYTES = 8
 
 def digest(tables: Mapping[str, pa.Table]) -> str:
     """16 hex digits over names, column names, types, row counts and values. Rows count in the order given."""
-    total = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    total = Digest()
     for name in sorted(tables):
-        table = tables[name]
-        _put_text(total, f"{name}:{table.num_rows}:{table.num_columns}")
+        total.add(name, tables[name])
+    return str(total)
+
+
+class Digest:
+    """`digest` for tables that are not in memory at the same time: add them in the order of their names."""
+
+    def __init__(self) -> None:
+        self._total = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+    def add(self, name: str, table: pa.Table) -> None:
+        _put_text(self._total, f"{name}:{table.num_rows}:{table.num_columns}")
         for column_name, column in zip(table.column_names, table.columns, strict=True):
             hasher = _ColumnHasher(column.type)
             for chunk in column.chunks:
                 hasher.update(chunk)
-            _put_text(total, f"{column_name}:{_plain_type(column.type)}")
-            total.update(hasher.digest())
-    return total.hexdigest()
+            _put_text(self._total, f"{column_name}:{_plain_type(column.type)}")
+            self._total.update(hasher.digest())
+
+    def __str__(self) -> str:
+        return self._total.hexdigest()
 
 
 class _ColumnHasher:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.errors import InputError
-from mainstem.schema import MISSING, TableSchema
+from mainstem.schema import MISSING, Field, TableSchema
 from mainstem.state.arrow import valid_flags, whole
 from mainstem.state.columns import Columns, accepts, check_no_nulls
 from mainstem.state.index import KeyIndex
 from mainstem.state.pool import StringPool
+from mainstem.state.records import RecordReader
 
 DELETED = "_deleted"
 _FIRST_ROWS = 1024
@@ -31,6 +32,7 @@ class TableState:
         self.default_row = self._make_default_row()
         self._zero_default = not self.default_row.tobytes().strip(b"\0")
         self.rows = self._defaults(_FIRST_ROWS)
+        self._reader = RecordReader(self, self._columns)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.rows["_alive"][: self.index.count]))
@@ -56,17 +58,17 @@ class TableState:
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The fields of a row as Python values; None when it is missing."""
-        row = self._find(key)
-        if row < 0 or not self.rows["_alive"][row]:
-            return None
-        record = np.array([row])
-        return {f.name: self._column(f.name, record).to_pylist()[0] for f in self.schema.fields}
+        return self._reader.get(key)
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """`get` of every key, in their order."""
+        return self._reader.get_many(keys)
 
     def export(self) -> pa.Table:
         """All alive rows, sorted by key, with the schema `schema.arrow`."""
         rows = np.flatnonzero(self.rows["_alive"][: self.index.count])
-        keys = self._keys(rows)
-        order = _order(keys)
+        keys = self.keys_of(rows)
+        order = key_order(keys)
         sorted_keys = [column.take(pa.array(order)) for column in keys]
         return pa.table([*sorted_keys, *self._fields(rows[order])], schema=self.schema.arrow)
 
@@ -74,7 +76,7 @@ class TableState:
         """Key and current values of some rows, with `_deleted`: what `apply` takes."""
         deleted = pa.array(self.rows["_alive"][rows] == 0)
         schema = self.schema.arrow.append(pa.field(DELETED, pa.bool_(), nullable=False))
-        return pa.table([*self._keys(rows), *self._fields(rows), deleted], schema=schema)
+        return pa.table([*self.keys_of(rows), *self._fields(rows), deleted], schema=schema)
 
     def apply(self, table: pa.Table) -> None:
         """Write rows by key, the last one of a key wins; rows with `_deleted` true go back to the defaults."""
@@ -93,30 +95,22 @@ class TableState:
             self.rows[field.name][rows] = values
         self.rows["_alive"][rows] = ~deleted
 
-    def _find(self, key: Any) -> int:
-        parts = (key,) if self.schema.scalar_key else key
-        if not isinstance(parts, tuple) or len(parts) != len(self.schema.key):
-            kinds = ", ".join(str(t) for t in self.schema.key)
-            raise InputError(f"{key!r} is no key of {self.schema.name}; pass a tuple ({kinds})")
-        components = []
-        for part, type_, name in zip(parts, self.schema.key, self.schema.key_columns, strict=True):
-            component = self._columns.key_component(part, type_, self._where(name))
-            if component is None:
-                return -1
-            components.append(np.array([component], np.int64))
-        return int(self.index.find(components)[0])
-
-    def _keys(self, rows: np.ndarray) -> list[pa.Array]:
+    def keys_of(self, rows: np.ndarray) -> list[pa.Array]:
+        """The key columns of some rows."""
         keys = self.index.keys
         return [self._columns.to_arrow(keys[rows, c], t) for c, t in enumerate(self.schema.key)]
 
-    def _fields(self, rows: np.ndarray) -> list[pa.Array]:
-        return [self._column(f.name, rows) for f in self.schema.fields]
+    def key_of(self, row: int) -> tuple[Any, ...]:
+        """The key of one row, as values that compare like the sorted table."""
+        stored = zip(self.index.keys[row].tolist(), self.schema.key, strict=True)
+        return tuple(self._columns.pool(t).value(value) if t.pooled else value for value, t in stored)
 
-    def _column(self, name: str, rows: np.ndarray) -> pa.Array:
-        field = self.schema.field(name)
-        assert field is not None
-        return self._columns.to_arrow(self.rows[name][rows], field.type)
+    def encoded(self, field: Field, stored: np.ndarray) -> pa.Array:
+        """Values of a field as records hold them, as Arrow."""
+        return self._columns.to_arrow(stored, field.type)
+
+    def _fields(self, rows: np.ndarray) -> list[pa.Array]:
+        return [self.encoded(f, self.rows[f.name][rows]) for f in self.schema.fields]
 
     def _make_default_row(self) -> np.ndarray:
         row = np.zeros(1, self.schema.row_dtype)
@@ -161,7 +155,7 @@ class TableState:
         return f"column {self.schema.name}.{column}"
 
 
-def _order(keys: Sequence[pa.Array]) -> np.ndarray:
+def key_order(keys: Sequence[pa.Array]) -> np.ndarray:
     """Positions in key order: numbers by value, text and bytes by their bytes."""
     if len(keys) == 1 and keys[0].type == pa.int64():
         return np.argsort(keys[0].to_numpy())

@@ -1,22 +1,23 @@
-"""Durable state: write-ahead log, snapshots, recovery, shard files, output files, and queries beside the writer."""
+"""Durable state: write-ahead log, snapshots, recovery, shard files and output files."""
 
 from mainstem.store.durable import QUERIES, DurableRun
-from mainstem.store.outputs import REJECTS_KEY, discard_staged, pending, publish, publish_pending, stage
-from mainstem.store.reader import Database, open_db
+from mainstem.store.outputs import REJECTS_KEY, Output, discard_staged, pending, publish, publish_pending, stage
 from mainstem.store.recovery import StoreWarning
 from mainstem.store.shards import ShardFile, read_shard_files, write_shard_file
 from mainstem.store.store import Store
+from mainstem.store.writer import Durability, check_durability
 
 __all__ = [
     "QUERIES",
     "REJECTS_KEY",
-    "Database",
+    "Durability",
     "DurableRun",
+    "Output",
     "ShardFile",
     "Store",
     "StoreWarning",
+    "check_durability",
     "discard_staged",
-    "open_db",
     "pending",
     "publish",
     "publish_pending",

@@ -17,32 +17,49 @@ STEPS: tuple[str, ...] = (
     "create.layout",  # folders and the first log segment exist, the format file does not
     "create.format",  # the format file is complete under its temporary name
     "create.renamed",  # it has its name; the directory is not synced
+    "evolve.format",  # a format file with more tables or fields is complete under its temporary name
+    "evolve.renamed",  # it has replaced the one before; nothing was written with it yet
+    "commit.start",
+    "output.stage.start",
+    "output.stage.written",  # the hidden file is written, not synced
+    "output.stage.synced",
+    "commit.staged",  # all outputs of the commit, or of its group, are on disk under hidden names
     "log.append.start",
     "log.append.header",  # only the header of the record is written
     "log.append.half",  # half of the payload is written
     "log.append.written",  # all bytes are written, not yet synced
-    "log.append.synced",  # the commit is durable, the caller does not know it
+    "commit.appended",  # so is this commit; more of its group may follow
+    "log.append.synced",  # the commits are durable, the caller does not know it
+    "commit.logged",  # durable; outputs still have their hidden names, replaced shard files are still there
+    "output.publish.start",
+    "output.publish.renamed",  # one file has its final name; the directory is not synced
+    "commit.published",
     "log.rotate.start",
     "log.rotate.created",  # the next segment exists, the current one is not sealed
     "log.rotate.sealing",  # half of the seal is written
     "log.rotate.sealed",
-    "commit.start",
-    "commit.logged",  # durable; replaced shard files are still there
+    "snapshot.rotated",  # the log has a new segment, nothing is folded yet
     "snapshot.start",
     "snapshot.half",  # half of the temporary file is written
     "snapshot.synced",  # complete under its temporary name
     "snapshot.renamed",  # the snapshot counts; the log still reaches back before it
-    "snapshot.rotated",  # the log has a new segment, nothing is dropped yet
-    "snapshot.dropping",  # an old snapshot or log segment was just removed
+    "increment.start",
+    "increment.half",
+    "increment.synced",
+    "increment.renamed",  # it counts; increments that it covers are still there
+    "trim.increment",  # an increment that another file covers was just removed
+    "trim.snapshot",  # an old snapshot was just removed
+    "trim.segment",  # a log segment was just removed
     "shard.start",
     "shard.half",  # half of a shard file is written
     "shard.synced",  # complete, not named by any commit
     "shard.dropping",  # a replaced shard file was just removed
-    "output.stage.start",
-    "output.stage.written",  # the hidden file is written, not synced
-    "output.stage.synced",
-    "output.publish.start",  # committed; the file still has its hidden name
-    "output.publish.renamed",
+    "recover.found",  # the state is known; nothing was changed
+    "recover.cut",  # an unfinished record was cut off, not yet synced
+    "recover.synced",  # all that recovery builds on is on disk
+    "recover.sealed",  # an interrupted rotation is finished
+    "recover.cleaned",  # leftovers are removed
+    "recover.published",  # the outputs of one recovered commit have their final names
 )
 
 

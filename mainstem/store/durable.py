@@ -10,13 +10,17 @@ from typing import Any
 import pyarrow as pa
 
 from mainstem.engine import BatchResult, make_executor
-from mainstem.errors import InputError, StoreError
+from mainstem.errors import InputError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.store.outputs import discard_staged, pending, publish, publish_pending, stage
+from mainstem.store.outputs import Output, discard_staged, pending
 from mainstem.store.parquet import write_outputs
+from mainstem.store.partitions import gather, load_state
+from mainstem.store.recovery import Told
+from mainstem.store.snapshot import KEEP
 from mainstem.store.store import Store
+from mainstem.store.writer import Durability
 
 QUERIES = "queries"
 """Key of a commit's meta: the last batch of every live query on this state. Every commit carries it on."""
@@ -26,20 +30,22 @@ _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 class DurableRun:
-    """The steps of one batch: 1 run in memory, 2 stage outputs, 3 commit, 4 publish outputs, 5 snapshot when due."""
+    """The steps of one batch: 1 run in memory, 2 stage outputs, 3 commit, 4 publish outputs.
+
+    With `durability="batch"` a thread of the store does 2 to 4 for all batches that wait, while the next ones run.
+    """
 
     def __init__(
         self, program: Program, path: str | Path, *, initial: Mapping[str, pa.Table] | None = None,
-        out: str | Path | None = None, how: Mapping[str, Any] = _NO_OPTIONS,
+        out: str | Path | None = None, durability: Durability = "sync", keep: int = KEEP,
+        how: Mapping[str, Any] = _NO_OPTIONS, told: Told | None = None,
     ) -> None:  # fmt: skip
         schemas = {t.name: t for t in program.tables}
-        self.store, self.out = Store.open(path, schemas), out
+        self.store, self.out = Store.open(path, schemas, durability=durability, keep=keep, told=told), out
         try:
-            self._check_layout()
-            self.state = State(schemas)
-            for name, table in self.store.replay():
-                self.state.apply(name, table)
-            publish_pending(self.store.meta)
+            self.state = load_state(self.store, State(schemas))
+            self.store.publish_pending()
+            gather(self.store, self.state)
             if out is not None:
                 discard_staged(out)
             if self.store.epoch == 0 and initial:
@@ -63,24 +69,12 @@ class DurableRun:
         if QUERIES in self.store.meta:
             meta[QUERIES] = self.store.meta[QUERIES]
         meta |= also(result)
-        staged = self._stage(result) if self.out is not None else None
-        if staged is not None and self.out is not None:
-            meta |= pending(self.out, [staged])
-        self.store.commit(result.deltas(), meta)
-        if staged is not None and self.out is not None:
-            publish(self.out, staged)
-        if self.store.snapshot_due:
-            self.store.snapshot(self.state.export())
+        outputs = []
+        if self.out is not None:
+            outputs.append(self._output(self.out, result.outputs))
+            meta |= pending(self.out, [output.staged for output in outputs])
+        self.store.commit(result.deltas(), meta, outputs=outputs)
         return result
-
-    def _check_layout(self) -> None:
-        shards = len(self.store.shard_files)
-        if shards:
-            raise StoreError(
-                f"{self.store.path} keeps its state in {shards} shards of Spark's keyed plan\n"
-                f"  run live with plan='keyed' with partitions={shards}, or start a new directory with "
-                "initial={name: ms.open(…).table(name)}"
-            )
 
     def _check_order(self, batch: EventBatch) -> None:
         last = self.store.meta.get("ts")
@@ -90,10 +84,8 @@ class DurableRun:
                 "  pass resume=True when this is the same log from its start; else give later events only"
             )
 
-    def _stage(self, result: BatchResult) -> str:
-        assert self.out is not None
-        name = f"part-{self.seq:020d}.parquet"
-        return stage(self.out, name, lambda path: write_outputs(result.outputs, path))
+    def _output(self, out: str | Path, rows: pa.RecordBatch) -> Output:
+        return Output.named(out, f"part-{self.seq:020d}.parquet", lambda path: write_outputs(rows, path), rows.nbytes)
 
     def close(self) -> None:
         self.store.close()

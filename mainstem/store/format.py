@@ -1,27 +1,42 @@
-"""The format file: which Mainstem format, which store, which tables. Written once, then only read."""
+"""The format file: which Mainstem format, which store, which tables. Replaced as a whole when tables are taken in."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
 
 from mainstem.errors import CorruptError, StoreError
-from mainstem.schema import Field, TableSchema, Type
+from mainstem.schema import TableSchema
 from mainstem.store import crash, frame, payload
 from mainstem.store.disk import make_directory, store_error, sync, sync_directory, write_all
 from mainstem.store.layout import Layout
+from mainstem.store.schemas import UnknownColumn, completed, merged, schema_from_json, schema_to_json
 
 
 @dataclass(frozen=True)
 class Format:
     store: int  # random; every record of the directory carries it
-    schemas: tuple[TableSchema, ...]
+    schemas: tuple[TableSchema, ...]  # a field that was taken in later has the default that older rows are filled with
+    version: int  # that the directory was written in at first, or since tables were last taken in
 
     def schema(self, name: str) -> TableSchema | None:
-        return next((s for s in self.schemas if s.name == name), None)
+        return self._by_name.get(name)
+
+    def tables(self, parts: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+        """(table name, rows) as files hold them, with the columns that the tables have today."""
+        for name, rows in parts:
+            schema = self.schema(name)
+            if schema is None:
+                raise UnknownColumn(f"rows of table {name}, which the format file does not name\n  {frame.REMEDY}")
+            yield name, completed(schema, rows)
+
+    @cached_property
+    def _by_name(self) -> dict[str, TableSchema]:
+        return {schema.name: schema for schema in self.schemas}
 
 
 def read_format(layout: Layout) -> Format:
@@ -39,7 +54,7 @@ def read_format(layout: Layout) -> Format:
     finally:
         os.close(fd)
     head = payload.decode(record.payload, str(layout.format)).head
-    return Format(record.store, tuple(_schema_from_json(table) for table in head["schemas"]))
+    return Format(record.store, tuple(schema_from_json(table) for table in head["schemas"]), head["format"])
 
 
 def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
@@ -54,8 +69,26 @@ def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
     layout.segment(1).touch()
     sync_directory(layout.log)
     crash.reach("create.layout")
-    made = Format(int.from_bytes(os.urandom(8), "little"), tuple(schemas))
-    head = {"format": frame.FORMAT_VERSION, "schemas": [_schema_to_json(schema) for schema in made.schemas]}
+    store = int.from_bytes(os.urandom(8), "little")
+    made = Format(store, merged(layout.path, (), schemas), frame.FORMAT_VERSION)
+    _write(layout, made, "create")
+    return made
+
+
+def evolved(layout: Layout, stored: Format, given: Iterable[TableSchema]) -> Format:
+    """What the format file has to say before a program with these tables may write; refuses what can't be taken in."""
+    return replace(stored, schemas=merged(layout.path, stored.schemas, given), version=frame.FORMAT_VERSION)
+
+
+def replace_format(layout: Layout, made: Format) -> None:
+    """Take in tables and fields, and the present format version: all at once, durable when this returns."""
+    _write(layout, made, "evolve")
+    sync_directory(layout.path)
+
+
+def _write(layout: Layout, made: Format, step: str) -> None:
+    """The file under its name; a reader finds the old one or the new one. It lasts once the directory is synced."""
+    head = {"format": made.version, "schemas": [schema_to_json(schema) for schema in made.schemas]}
     temporary = layout.path / ".FORMAT.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
@@ -63,21 +96,9 @@ def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
         sync(fd)
     finally:
         os.close(fd)
-    crash.reach("create.format")
+    crash.reach(f"{step}.format")
     temporary.rename(layout.format)
-    crash.reach("create.renamed")
-    return made
-
-
-def check_schemas(path: Path, stored: Format, given: Iterable[TableSchema]) -> None:
-    """Refuse a directory that was written by a program with other tables."""
-    differences = list(_differences({s.name: s for s in stored.schemas}, {s.name: s for s in given}))
-    if differences:
-        raise StoreError(
-            f"{path} holds the state of a program with other tables:\n    "
-            + "\n    ".join(differences)
-            + "\n  open it with the program that wrote it, or choose a new directory and replay the input into it"
-        )
+    crash.reach(f"{step}.renamed")
 
 
 def _not_a_store(layout: Layout) -> StoreError:
@@ -93,43 +114,3 @@ def _not_a_store(layout: Layout) -> StoreError:
 def _has_data(layout: Layout) -> bool:
     """Whether a directory without a format file was a store once. Creation leaves at most an empty segment behind."""
     return bool(layout.snapshot_epochs()) or any(layout.segment(n).stat().st_size for n in layout.segment_epochs())
-
-
-def _schema_to_json(schema: TableSchema) -> dict[str, Any]:
-    """What the stored rows depend on; defaults and checks belong to the program and may change."""
-    return {
-        "name": schema.name,
-        "key": [t.base for t in schema.key],
-        "scalar_key": schema.scalar_key,
-        "fields": [[f.name, f.type.base, f.type.length] for f in schema.fields],
-    }
-
-
-def _schema_from_json(value: dict[str, Any]) -> TableSchema:
-    fields = tuple(Field(name, Type(base, length=length)) for name, base, length in value["fields"])
-    return TableSchema(value["name"], tuple(Type(base) for base in value["key"]), value["scalar_key"], fields)
-
-
-def _differences(stored: dict[str, TableSchema], given: dict[str, TableSchema]) -> Iterator[str]:
-    for name in sorted(stored.keys() - given.keys()):
-        yield f"table {name} is in the directory, not in the program"
-    for name in sorted(given.keys() - stored.keys()):
-        yield f"table {name} is in the program, not in the directory"
-    for name in sorted(stored.keys() & given.keys()):
-        old, new = stored[name], given[name]
-        if (old.key, old.scalar_key) != (new.key, new.scalar_key):
-            yield f"table {name}: its key is {_key_text(old)} in the directory, {_key_text(new)} in the program"
-        yield from _field_differences(name, old, new)
-
-
-def _field_differences(table: str, old: TableSchema, new: TableSchema) -> Iterator[str]:
-    before, after = {f.name: str(f.type) for f in old.fields}, {f.name: str(f.type) for f in new.fields}
-    for name in {**before, **after}:
-        if before.get(name) != after.get(name):
-            was, now = before.get(name, "missing"), after.get(name, "missing")
-            yield f"table {table}: field {name} is {was} in the directory, {now} in the program"
-
-
-def _key_text(schema: TableSchema) -> str:
-    names = ", ".join(str(t) for t in schema.key)
-    return names if schema.scalar_key else f"({names})"

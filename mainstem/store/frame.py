@@ -1,4 +1,4 @@
-"""One record framing for the format file, log segments, snapshots and shard files.
+"""One record framing for the format file, log segments, snapshots, increments and shard files.
 
     header   40 bytes   magic, version, kind, store, epoch, payload length, payload crc, header crc
     payload  n bytes    n is a multiple of 8, so that every record starts aligned
@@ -22,7 +22,7 @@ from pathlib import Path
 from mainstem.errors import CorruptError, StoreError
 from mainstem.store.disk import Bytes, only_zeros, read_at
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAGIC = b"MSTM"
 END = b"MSTM-END"
 _FIELDS = struct.Struct("<4sHHQQQI")  # all of the header but its own checksum
@@ -42,8 +42,9 @@ class Kind(IntEnum):
     SEAL = 3  # the log goes on in another segment
     SNAPSHOT = 4  # first record of a snapshot
     SHARD = 5  # first record of a shard file
-    PART = 6  # some rows of one table, in a snapshot or shard file
-    LAST = 7  # last record of a snapshot or shard file
+    PART = 6  # some rows of one table, in a snapshot, increment or shard file
+    LAST = 7  # last record of such a file
+    INCREMENT = 8  # first record of an increment
 
 
 @dataclass(frozen=True, slots=True)

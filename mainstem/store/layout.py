@@ -1,9 +1,10 @@
 """Where things are in a store's directory.
 
     FORMAT                        format version, store id, table schemas
-    LOCK                          held by the writer (flock); its content is the writer's pid
+    LOCK                          held by the writer (flock); its pid, and the last epoch that it has synced
     log/<first epoch>.wal         commits, 20 digits in the name
     snapshots/<epoch>.snap        the whole state after a commit
+    snapshots/<since>-<epoch>.inc   what changed after one commit up to another
     shards/<shard>/<name>.shard   parts of the state, written by parallel tasks
 
 Anything else in the directory is left alone.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NUMBERED = re.compile(r"(\d{20})\.(wal|snap)")
+_INCREMENT = re.compile(r"(\d{20})-(\d{20})\.inc")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class Layout:
     def snapshot(self, epoch: int) -> Path:
         return self.snapshots / f"{epoch:020d}.snap"
 
+    def increment(self, since: int, epoch: int) -> Path:
+        return self.snapshots / f"{since:020d}-{epoch:020d}.inc"
+
     def shard_file(self, shard: int, name: str) -> Path:
         return self.shards / str(shard) / name
 
@@ -59,6 +64,13 @@ class Layout:
     def snapshot_epochs(self) -> list[int]:
         """Epochs of the snapshots, ascending."""
         return sorted(_numbers(self.snapshots, "snap"))
+
+    def increment_epochs(self) -> list[tuple[int, int]]:
+        """(since, epoch) of the increments, ascending."""
+        if not self.snapshots.is_dir():
+            return []
+        matches = (_INCREMENT.fullmatch(entry.name) for entry in self.snapshots.iterdir())
+        return sorted((int(match[1]), int(match[2])) for match in matches if match)
 
     def listing(self) -> tuple[list[int], list[int]]:
         """Changes whenever the writer rotates, snapshots or drops something."""

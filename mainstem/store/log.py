@@ -1,6 +1,6 @@
 """The write-ahead log: commits in segments `log/<first epoch>.wal`.
 
-A segment holds one record per commit, epochs without gaps. When it is full, or when a snapshot was taken, the next
+A segment holds one record per commit, epochs without gaps. When it is full, or a snapshot is asked for, the next
 segment is created (empty, synced) and then the full one is closed with a SEAL record. So a segment that has vanished
 is noticed, even the last one. Only the end of the log can be torn: by a crash in an append or in a seal.
 """
@@ -15,9 +15,19 @@ from itertools import pairwise
 
 from mainstem.errors import CorruptError, StoreError
 from mainstem.store import crash, frame, payload
-from mainstem.store.disk import Bytes, store_error, sync, sync_directory, sync_readonly, write_all, write_in_halves
+from mainstem.store.disk import (
+    Bytes,
+    remove,
+    store_error,
+    sync,
+    sync_directory,
+    sync_readonly,
+    write_all,
+    write_in_halves,
+)
 from mainstem.store.frame import Kind, TornError
 from mainstem.store.layout import Layout
+from mainstem.store.lock import synced_epoch
 from mainstem.store.payload import Payload
 
 
@@ -45,6 +55,8 @@ class LogCursor:
 
     def read(self) -> Iterator[Commit]:
         """All commits that are in the log now and were not delivered before."""
+        if os.fstat(self._fd).st_size < self.offset:
+            raise CorruptError(f"{self.path} was cut back to before byte {self.offset}, which was read already")
         while (record := self._next_record()) is not None:
             size, self.offset = record.end - self.offset, record.end
             if record.kind == Kind.SEAL:
@@ -62,12 +74,14 @@ class LogCursor:
         return self._next - 1
 
     def grown(self) -> bool:
-        """Whether there may be something new: one system call."""
-        return os.fstat(self._fd).st_size != self.offset
+        """Whether there may be something new, or the file was removed: one system call."""
+        status = os.fstat(self._fd)
+        return status.st_size != self.offset or status.st_nlink == 0
 
     def sync(self) -> None:
         """Make durable what was read, so that nobody acts on a commit that a power cut then undoes."""
-        sync_readonly(self._fd)
+        if synced_epoch(self.layout.lock, self.store) < self.epoch:
+            sync_readonly(self._fd)
 
     def following(self) -> list[int]:
         """First epochs of the segments after the current one."""
@@ -131,40 +145,43 @@ class LogCursor:
 
 
 class LogWriter:
-    """Appends commits to the last segment. After a failure nothing more is accepted."""
+    """Appends commits to the last segment. After a failure it must not be used again; opening anew recovers."""
 
-    def __init__(self, layout: Layout, store: int, first: int, end: int, *, durable: bool) -> None:
+    def __init__(self, layout: Layout, store: int, first: int, end: int) -> None:
         """Go on at byte `end` of a segment; what stands behind it is an unfinished record and is cut off."""
-        self.layout, self.store, self.durable = layout, store, durable
-        self.failure = ""
+        self.layout, self.store = layout, store
         self._fd = -1
         self._open(first, end)
 
-    def append(self, epoch: int, content: list[Bytes]) -> int:
-        """Add a commit; durable when this returns. The size of its record."""
-        self._check_usable()
+    def append(self, epoch: int, content: list[Bytes]) -> None:
+        """Add a commit; readers may find it from now on, durable it is after `sync`."""
         record = frame.encode(Kind.COMMIT, self.store, epoch, content)
-        with self._stopping_on_error():
+        with self._taking_back("write to"):
+            self._check_there()
             crash.reach("log.append.start")
             write_all(self._fd, record[:1])
             crash.reach("log.append.header")
             write_in_halves(self._fd, record[1:], "log.append.half")
             crash.reach("log.append.written")
-            if self.durable:
-                sync(self._fd)
-            crash.reach("log.append.synced")
-        size = sum(memoryview(part).nbytes for part in record)
-        self.end += size
-        return size
+        self.end += sum(memoryview(part).nbytes for part in record)
+
+    def sync(self) -> None:
+        """Have all commits on disk. A sync that failed is never tried again: the system may have dropped the pages."""
+        with self._taking_back("sync"):
+            sync(self._fd)
+        self._accepted = self.end
+
+    def accept(self) -> None:
+        """Count what was appended, although it is not synced."""
+        self._accepted = self.end
 
     def rotate(self, next_epoch: int) -> None:
         """Go on in a new segment, unless the current one is still empty."""
-        self._check_usable()
         if self.end == 0:
             return
-        with self._stopping_on_error():
-            crash.reach("log.rotate.start")
-            sync(self._fd)
+        crash.reach("log.rotate.start")
+        self.sync()
+        with self._taking_back("write to"):
             os.close(os.open(self.layout.segment(next_epoch), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             sync_directory(self.layout.log)
             crash.reach("log.rotate.created")
@@ -178,20 +195,6 @@ class LogWriter:
         crash.reach("log.rotate.sealed")
         self._open(next_epoch, 0)
 
-    def drop(self, upto: int) -> None:
-        """Remove the segments whose epochs are all up to `upto`, oldest first, so that no gap can arise."""
-        epochs = self.layout.segment_epochs()
-        for first, following in pairwise(epochs):
-            if following - 1 > upto:
-                break
-            self.layout.segment(first).unlink(missing_ok=True)
-            crash.reach("snapshot.dropping")
-
-    def sync(self) -> None:
-        self._check_usable()
-        with self._stopping_on_error():
-            sync(self._fd)
-
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -200,35 +203,42 @@ class LogWriter:
     def _open(self, first: int, end: int) -> None:
         self.close()
         self.first, self.end, self.path = first, end, self.layout.segment(first)
+        self._accepted = end
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         if os.fstat(self._fd).st_size > end:
             os.ftruncate(self._fd, end)
+            crash.reach("recover.cut")
         sync(self._fd)  # a commit that a killed process had not synced is about to count
 
-    def _check_usable(self) -> None:
-        if self.failure:
-            raise StoreError(f"the store stopped after an error: {self.failure}\n  close it and open it again")
+    def _check_there(self) -> None:
+        """A file without a name still takes bytes, which nobody will ever read."""
+        if os.fstat(self._fd).st_nlink == 0:
+            raise StoreError(
+                f"{self.path} was removed while it was being written\n"
+                "  restore the directory from a copy, or start a new one and replay the input from its beginning"
+            )
 
     @contextmanager
-    def _stopping_on_error(self) -> Iterator[None]:
-        """Stop for good. A refused append is taken back; an interrupted one is left as a crash would leave it."""
+    def _taking_back(self, action: str) -> Iterator[None]:
+        """When the system refuses: cut off what does not count. An interruption leaves things as a crash would."""
         try:
             yield
         except OSError as error:
-            self.failure = str(error)
-            self._take_back()
-            raise store_error("write to", self.path, error) from error
-        except BaseException as error:
-            self.failure = repr(error)
-            raise
+            failed = store_error(action, self.path, error)
+            try:
+                os.ftruncate(self._fd, self._accepted)
+            except OSError as second:  # recovery cuts an unfinished record anyway
+                failed.add_note(f"then cutting the log back to byte {self._accepted} failed: {second}")
+            raise failed from error
 
-    def _take_back(self) -> None:
-        """Best effort: recovery cuts an unfinished record anyway, but the space may be needed now."""
-        try:
-            os.ftruncate(self._fd, self.end)
-            sync(self._fd)
-        except OSError as error:
-            self.failure += f"; then cutting the log back to byte {self.end} failed: {error}"
+
+def drop_segments(layout: Layout, upto: int) -> None:
+    """Remove the segments whose epochs are all up to `upto`, oldest first, so that no gap can arise."""
+    for first, following in pairwise(layout.segment_epochs()):
+        if following - 1 > upto:
+            break
+        if remove(layout.segment(first)):
+            crash.reach("trim.segment")
 
 
 def _missing_segment(layout: Layout, epoch: int) -> CorruptError:

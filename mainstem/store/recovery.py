@@ -1,22 +1,30 @@
-"""From the files of a directory to the last committed state: the newest valid snapshot, then the log.
+"""From the files of a directory to the last committed state: the newest valid snapshot, increments, then the log.
 
 The same rules serve the writer, which then cuts an unfinished record off, and readers, which leave it alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from mainstem.errors import CorruptError
+from mainstem.store.format import Format
 from mainstem.store.frame import REMEDY
 from mainstem.store.layout import Layout
 from mainstem.store.log import Commit, LogCursor
+from mainstem.store.outputs import META_KEY, REJECTS_KEY
 from mainstem.store.shards import ShardMap, files_from_json, missing_files, read_shard_files
-from mainstem.store.snapshot import KEPT, Snapshot, find_snapshots
+from mainstem.store.snapshot import KEEP, Base, Snapshot, find_increments, find_snapshots
+
+Told = Callable[[int, int], None]
+"""Is told how many bytes of files were read, and of how many."""
+
+SPARE_BYTES_MAX = 32 << 20
+"""What is kept for the case of damage is read when a writer opens, up to this size; `mainstem verify` reads all."""
 
 
 class StoreWarning(UserWarning):
@@ -28,36 +36,35 @@ class Recovered:
     """What the files say. `cursor` stands at the end of the log."""
 
     snapshots: list[Snapshot]  # valid, newest first
+    increments: list[Snapshot]  # on the newest of them
     cursor: LogCursor
     epoch: int
     meta: dict[str, Any]
     shards: ShardMap
-    inline: set[str]  # tables with rows in the snapshot or in the commits after it
-    commits: int = 0  # since the snapshot
-    log_bytes: int = 0  # since the snapshot
+    pending: list[dict[str, Any]]  # metas of commits whose outputs may still have their hidden names
     unsealed: int | None = None  # first epoch of an empty last segment, when the one before it lacks its seal
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def base(self) -> Snapshot | None:
-        return self.snapshots[0] if self.snapshots else None
+    def base(self) -> Base | None:
+        return Base([self.snapshots[0], *self.increments]) if self.snapshots else None
 
     def take(self, commit: Commit) -> None:
         head = commit.content.head
         self.epoch, self.meta = commit.epoch, head["meta"]
         self.shards.add(files_from_json(head["files"]))
-        self.inline |= set(head["tables"])
-        self.commits += 1
-        self.log_bytes += commit.size
+        if META_KEY in self.meta or REJECTS_KEY in self.meta:
+            self.pending.append(self.meta)
 
 
-def recover(layout: Layout, store: int, *, spares: bool) -> Recovered:
-    """Find the last committed state. `spares`: also read the older snapshot and its log, and warn of damage there."""
-    newest = max(layout.snapshot_epochs(), default=0)  # before the log is read, as a writer may go on meanwhile
-    snapshots, problems = find_snapshots(layout, store, limit=KEPT if spares else 1)
-    base = snapshots[0] if snapshots else None
+def recover(layout: Layout, store: int, *, spares: bool, keep: int = KEEP, told: Told | None = None) -> Recovered:
+    """Find the last committed state. `spares`: also read older snapshots and their log, and warn of damage there."""
+    newest = _newest(layout)  # before the log is read, as a writer may go on meanwhile
+    snapshots, problems = find_snapshots(layout, store, limit=keep if spares else 1)
+    increments, more = find_increments(layout, store, snapshots[0].epoch) if snapshots else ([], [])
+    problems += more
     try:
-        found = _read_log(layout, store, snapshots, newest)
+        found = _read_log(layout, store, snapshots, increments, newest, told)
     except CorruptError as error:
         raise CorruptError("\n".join([*problems, str(error)])) from None
     missing = missing_files(layout, found.shards)
@@ -65,41 +72,55 @@ def recover(layout: Layout, store: int, *, spares: bool) -> Recovered:
         paths = ", ".join(str(layout.shard_file(file.shard, file.name)) for file in missing)
         found.cursor.close()
         raise CorruptError(f"committed shard files are missing: {paths}\n  {REMEDY}")
-    source = f"snapshot {base.epoch} and the log" if base else "the whole log"
+    source = f"{found.base} and the log" if found.base else "the whole log"
     found.warnings += [f"{problem}; not needed: the state comes from {source}" for problem in problems]
-    if spares and base is not None:
-        found.warnings += _check_spare_log(layout, store, snapshots, complete=not problems)
+    if spares and found.base is not None:
+        found.warnings += _check_spare_log(layout, store, found)
     return found
 
 
 def replay(
-    layout: Layout, store: int, base: Snapshot | None, shards: ShardMap, upto: int
+    layout: Layout, stored: Format, base: Base | None, shards: ShardMap, upto: int
 ) -> Iterator[tuple[str, pa.Table]]:
-    """(table name, rows) that make up the state after epoch `upto`, to be applied in order."""
+    """(table name, rows) that make up the state after epoch `upto`, to be applied in order; whole rows of today.
+
+    Shard files come last: when a table moves into them, the commit that names them also takes its rows out of the log.
+    """
     if base is not None:
-        yield from base.read()
-    yield from read_shard_files(layout.path, shards)
-    cursor = LogCursor(layout, store, base.epoch if base else 0)
+        yield from stored.tables(base.read())
+    cursor = LogCursor(layout, stored.store, base.epoch if base else 0)
     try:
-        for commit in cursor.read():
-            if commit.epoch > upto:
-                return
-            yield from commit.content.tables()
+        while cursor.epoch < upto and (commit := next(cursor.read(), None)) is not None:
+            yield from stored.tables(commit.content.tables())
     finally:
         cursor.close()
+    yield from read_shard_files(layout.path, shards)
 
 
-def _read_log(layout: Layout, store: int, snapshots: list[Snapshot], newest: int) -> Recovered:
-    base = snapshots[0] if snapshots else None
+def _newest(layout: Layout) -> int:
+    """The last epoch that a snapshot or increment is named by, valid or not."""
+    return max([0, *layout.snapshot_epochs(), *(epoch for _, epoch in layout.increment_epochs())])
+
+
+def _read_log(
+    layout: Layout, store: int, snapshots: list[Snapshot], increments: list[Snapshot], newest: int, told: Told | None
+) -> Recovered:
+    base = Base([snapshots[0], *increments]) if snapshots else None
     cursor = LogCursor(layout, store, base.epoch if base else 0)
     try:
-        shards = ShardMap(base.shards.files) if base else ShardMap()
-        inline = set(base.inline) if base else set()
-        found = Recovered(snapshots, cursor, cursor.epoch, base.meta if base else {}, shards, inline)
+        meta = base.meta if base else {}
+        shards = ShardMap(base.shards.files if base else None)
+        found = Recovered(snapshots, increments, cursor, cursor.epoch, meta, shards, [meta] if meta else [])
+        read, total = 0, _log_bytes(layout, cursor)
         while True:
             following, place = _following(layout, cursor), (cursor.first, cursor.offset)
+            segment = cursor.first
             for commit in cursor.read():
+                if cursor.first != segment:  # the one before was sealed after its outputs were published
+                    segment, found.pending = cursor.first, []
                 found.take(commit)
+                if told is not None:
+                    told(read := read + commit.size, total)
             if place == (cursor.first, cursor.offset):
                 break  # what was listed before a read that found nothing new, can't have come from a rotation meanwhile
         _check_reach(cursor, newest)
@@ -110,8 +131,13 @@ def _read_log(layout: Layout, store: int, snapshots: list[Snapshot], newest: int
         raise
 
 
+def _log_bytes(layout: Layout, cursor: LogCursor) -> int:
+    """Of the cursor's segment and those after it: about what it will read."""
+    return sum(layout.segment(first).stat().st_size for first in (cursor.first, *cursor.following()))
+
+
 def _check_reach(cursor: LogCursor, newest: int) -> None:
-    """A snapshot is taken of a state that the log has reached. A log that ends before it was cut afterwards."""
+    """A snapshot or increment is of a state that the log has reached. A log that ends before was cut afterwards."""
     if cursor.last < newest:
         raise CorruptError(
             f"{cursor.path} ends at epoch {cursor.last}, but there is a snapshot of epoch {newest}\n  {REMEDY}\n"
@@ -138,20 +164,22 @@ def _unfinished_rotation(layout: Layout, cursor: LogCursor, following: list[tupl
     )
 
 
-def _check_spare_log(layout: Layout, store: int, snapshots: list[Snapshot], *, complete: bool) -> list[str]:
-    """Read the log between the two snapshots, which only a damaged snapshot would make necessary."""
-    base, *older = snapshots
-    start = older[0].epoch if older else 0
-    if not complete:  # the older snapshot is damaged, so nobody knows how far back the log should reach
-        start = min(layout.segment_epochs()) - 1
+def _check_spare_log(layout: Layout, store: int, found: Recovered) -> list[str]:
+    """Read the log that only a damaged snapshot or increment would make necessary, when it is not long."""
+    base = found.base
+    assert base is not None
+    # It reaches back to the oldest snapshot at least; how much further, depends on what was kept before.
+    start = min(found.snapshots[-1].epoch, *(first - 1 for first in layout.segment_epochs()))
     cursor = None
     try:
         cursor = LogCursor(layout, store, start)
+        if _log_bytes(layout, cursor) > SPARE_BYTES_MAX:
+            return []
         for commit in cursor.read():
             if commit.epoch > base.epoch:  # and not before: the seal of the last spare segment is read too
                 break
     except CorruptError as error:
-        return [f"{str(error).splitlines()[0]}; not needed: the state comes from snapshot {base.epoch}"]
+        return [f"{str(error).splitlines()[0]}; not needed: the state comes from {base}"]
     finally:
         if cursor is not None:
             cursor.close()

@@ -1,8 +1,8 @@
 """Shard files: parts of the state that parallel tasks write by themselves and a commit then names.
 
 A task writes its file without the lock, under a name that no other attempt has. The file means nothing until a commit
-records it. The state of a shard is its newest *base* (all rows) and the files after it (changes). A table is kept
-either in shard files or in the commits' own deltas, not in both.
+records it. The state of a shard is its newest *base* (all rows) and the files after it (changes). A row is kept either
+in shard files or in the commits' own deltas, not in both; `partitions.py` moves rows between the two.
 """
 
 from __future__ import annotations
@@ -36,6 +36,15 @@ class ShardFile:
     name: str
     base: bool
 
+    @staticmethod
+    def dropped(shard: int) -> ShardFile:
+        """What a commit names when a shard is no more: its rows are elsewhere from then on."""
+        return ShardFile(shard, "", True)
+
+    @property
+    def is_dropped(self) -> bool:
+        return not self.name
+
 
 def write_shard_file(path: str | Path, shard: int, token: str, deltas: Mapping[str, pa.Table], base: bool) -> ShardFile:
     """Write a shard file durably, from any process. `token` shows in the name (epoch, attempt) for people to read."""
@@ -64,6 +73,8 @@ def read_shard_files(path: str | Path, files: Iterable[ShardFile]) -> Iterator[t
     layout = Layout(Path(path))
     stored = read_format(layout)
     for file in files:
+        if file.is_dropped:
+            continue
         source = _table_file(layout, stored, file)
         try:
             head = source.verify()
@@ -73,7 +84,7 @@ def read_shard_files(path: str | Path, files: Iterable[ShardFile]) -> Iterator[t
             ) from None
         if (head["shard"], head["base"]) != (file.shard, file.base):
             raise CorruptError(f"{source.path} is of shard {head['shard']}, not {file.shard}\n  {REMEDY}")
-        yield from source.read()
+        yield from stored.tables(source.read())
 
 
 class MissingShardFile(CorruptError):
@@ -92,7 +103,8 @@ class ShardMap:
         for file in files:
             if file.base:
                 obsolete += self.files.pop(file.shard, [])
-            self.files.setdefault(file.shard, []).append(file)
+            if not file.is_dropped:
+                self.files.setdefault(file.shard, []).append(file)
         return obsolete
 
     def __iter__(self) -> Iterator[ShardFile]:
@@ -119,7 +131,7 @@ def files_from_json(value: list[list[Any]]) -> list[ShardFile]:
 
 
 def missing_files(layout: Layout, files: Iterable[ShardFile]) -> list[ShardFile]:
-    return [file for file in files if not layout.shard_file(file.shard, file.name).is_file()]
+    return [f for f in files if not f.is_dropped and not layout.shard_file(f.shard, f.name).is_file()]
 
 
 def drop_files(layout: Layout, files: Iterable[ShardFile]) -> None:

@@ -36,6 +36,7 @@ class Knobs:
     key_loops: float = 0.0  # chance that a function has a loop that writes one row per key of the event
     work: int = 0  # turns of a loop that a function goes through, so that transactions of several threads overlap
     keyed: bool = False  # every ref is `Table[e.int0]`, so that an event touches one key
+    groups: float = 0.0  # chance that two or three functions of an event type are one transaction
     layered: float = 0.0  # chance that a function writes tables from those before them only, each under one column
 
 

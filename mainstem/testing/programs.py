@@ -42,11 +42,26 @@ def generate_program(seed: object, **knobs: Any) -> str:
         lines += _helper(draw, world, f"helper{i}")
     world.columns = {f"out{i}": draw.weighted(_RESULT_BASES) for i in range(draw.between((0, 4)))}
     for event in world.events:
+        if draw.knobs.groups and draw.chance(draw.knobs.groups):
+            lines += _group(draw, world, event)
         count = draw.between(draw.knobs.functions) if draw.chance(0.3) else draw.knobs.functions[0]
         for i in range(count):
             function = Body(draw, world, event).function(f"on_{event.name.lower()}_{i}")
             lines += ["", f"@app.on({event.name})", *function, ""]
     return "\n".join(lines) + "\n"
+
+
+def _group(draw: Draw, world: World, event: EventSchema) -> Lines:
+    """Two or three functions in one transaction, with columns of their own, declared in one of the two ways."""
+    names = [f"in_{event.name.lower()}_{i}" for i in range(draw.between((2, 3)))]
+    lines: Lines = []
+    for i, name in enumerate(names):
+        body = Body(draw, world, event)
+        body.columns = [c for n, c in enumerate(world.columns) if n % len(names) == i]
+        lines += ["", f"@app.on({event.name})", *body.function(name), ""]
+    if draw.chance(0.5):
+        return ["", f"with app.atomic({event.name}):", *indented(lines)]
+    return [*lines, f'app.transaction({", ".join(names)}, name="{event.name.lower()} group")', ""]
 
 
 def load_program(source: str, name: str = "generated") -> ModuleType:

@@ -33,6 +33,7 @@ class Body:
         if draw.knobs.layered and draw.chance(draw.knobs.layered):
             self._layer()
         self.write = Expressions(draw, world, self.scope)
+        self.columns = list(world.columns)  # that it may return
         self.jump_level = _NO_LEVEL
 
     def _layer(self) -> None:
@@ -362,7 +363,7 @@ class Body:
     # Results.
 
     def returned(self) -> Lines:
-        columns = [c for c in self.world.columns if self.draw.chance(0.7)]
+        columns = [c for c in self.columns if self.draw.chance(0.7)]
         return [f"return {{{', '.join(f'{c!r}: {self._column(c)}' for c in columns)}}}"] if columns else ["return"]
 
     def _column(self, column: str) -> str:

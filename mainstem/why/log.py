@@ -59,10 +59,16 @@ class Log:
     @classmethod
     def of(
         cls, spec: Spec, program: Program, events: Any, initial: Mapping[str, pa.Table] | None,
-        reading: Mapping[str, Any], jit: bool | None, durable: bool,
+        reading: Mapping[str, Any], jit: bool | None, durable: bool, unordered: str | None = None,
     ) -> Log:  # fmt: skip
+        """`unordered`: the isolation level of a run that was not bound to event order."""
         obstacle = ""
-        if durable:
+        if unordered is not None:
+            obstacle = (
+                f"the run was at isolation {unordered}, and a second one may go another way"
+                "\n  run the same log with isolation='PL4', and ask that result"
+            )
+        elif durable:
             obstacle = (
                 "the run had state=, and what the folder held before is gone"
                 "\n  run the same log without state=, with initial= for what it started from, and ask that result"

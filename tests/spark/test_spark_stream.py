@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from live_support import NOW, Live
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from spark_support import (
     assert_run,
     bank,
@@ -26,49 +26,11 @@ from spark_support import (
     write_files,
 )  # fmt: skip
 
-import mainstem as ms
-from mainstem.app import App
 from mainstem.errors import SparkError, StoreError
-from mainstem.spark.target import begin, check_layout
+from mainstem.spark.target import arrange, begin
 from mainstem.store import Store
+from mainstem.store.partitions import shard_count
 from mainstem.testing import Outcome, assert_same
-
-NOW = {"availableNow": True}
-
-
-class Live:
-    """A live run over a folder of files, one after the other; `go` handles all that is there, then ends."""
-
-    def __init__(
-        self, spark: SparkSession, folder: Path, app: App, table: pa.Table, files: int = 6, per_batch: int = 1,
-        *, ties: bool = False,
-    ) -> None:  # fmt: skip
-        self.spark, self.folder, self.app, self.table, self.per_batch = spark, folder, app, table, per_batch
-        self.state, self.checkpoint = folder / "state", folder / "checkpoint"
-        write_files(folder / "log", table, files, ties=ties)
-
-    def source(self) -> DataFrame:
-        schema = self.spark.read.parquet(str(self.folder / "log")).schema
-        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", self.per_batch)
-        return reader.parquet(str(self.folder / "log"))
-
-    def go(self, **options: Any) -> None:
-        options = {"state": self.state, "checkpoint": self.checkpoint, "trigger": NOW, "jit": False, **options}
-        self.app.stream(self.spark, self.source(), **options).awaitTermination()
-
-    def outputs(self) -> DataFrame:
-        return self.spark.read.parquet(str(self.state / "outputs"))
-
-    def epoch(self) -> int:
-        with ms.open(self.state) as database:
-            return database.epoch
-
-    def forget_last_commit(self) -> int:
-        """As if Spark died after our commit and before its own: it hands out the same batch again."""
-        last = max(int(file.name) for file in (self.checkpoint / "commits").iterdir() if file.name.isdecimal())
-        (self.checkpoint / "commits" / str(last)).unlink()
-        (self.checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
-        return last
 
 
 @pytest.mark.parametrize("per_batch", [1, 3, 100])
@@ -235,21 +197,12 @@ def test_one_run_per_state_and_a_stopped_one_makes_room(spark: SparkSession, tmp
     assert_run(expected(bank, live.table), bank, live.outputs(), live.state)
 
 
-def test_the_number_of_shards_is_fixed(spark: SparkSession, tmp_path: Path) -> None:
-    live = Live(spark, tmp_path, meters, meter_log(300), files=1)
-    live.go(plan="keyed", partitions=2)
-    with pytest.raises(StoreError, match="in 2 shards"):
-        live.go(plan="keyed", partitions=3)
-    with pytest.raises(StoreError, match="plan='keyed' with partitions=2"):
-        live.go()
-
-
 def test_shards_are_not_used_after_another_kind_of_run(tmp_path: Path) -> None:
     """Its changes are in the log, where a keyed plan does not look."""
     with Store.open(tmp_path, meters.program.tables) as store:
         begin(meters.program, store, {}, 2)
-        check_layout(store, 2)
+        assert shard_count(store) == 2
         row = pa.table({"key": ["a"], "total": [1], "count": [1]})
         store.commit({"Meter": row}, {"seq": 1, "ts": 1})
         with pytest.raises(StoreError, match="another kind of run has added to it"):
-            check_layout(store, 2)
+            arrange(meters.program, store, 3)

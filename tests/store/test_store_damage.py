@@ -13,7 +13,8 @@ import pytest
 from store_driver import SCHEMAS, accounts, contents, rebuild
 
 from mainstem.errors import CorruptError, StoreError
-from mainstem.store import Store, StoreWarning, open_db, read_shard_files
+from mainstem.query import open_db
+from mainstem.store import Store, StoreWarning, read_shard_files
 from mainstem.store.layout import Layout
 
 SNAPSHOTS = [2, 3]  # of the directory `small`
@@ -228,7 +229,7 @@ def test_a_segment_of_another_store_is_an_error(small: Path, tmp_path: Path) -> 
         for number in range(1, 6):
             store.commit({"Account": accounts([(number, 1, "x")])}, {})
             if number in SNAPSHOTS:
-                store.snapshot({"Account": accounts([(1, 1, "x")])})
+                store.snapshot()
     shutil.copy(Layout(tmp_path / "other").segment(4), Layout(small).segment(4))
     with pytest.raises(CorruptError, match="the file was copied from another directory"):
         Store.open(small, SCHEMAS)
@@ -253,7 +254,7 @@ def test_both_snapshots_damaged_and_a_log_that_does_not_reach_back(small: Path) 
 def test_the_first_snapshot_damaged_falls_back_to_the_whole_log(tmp_path: Path) -> None:
     with Store.open(tmp_path, SCHEMAS) as store:
         store.commit({"Account": accounts([(1, 1, "x")])}, {"batch": 1})
-        store.snapshot({"Account": accounts([(1, 1, "x")])})
+        store.snapshot()
         store.commit({"Account": accounts([(1, 2, "x")])}, {"batch": 2})
     expected = contents(tmp_path)
     with flipped(Layout(tmp_path).snapshot(1), 50, 0):
@@ -287,7 +288,7 @@ def test_a_new_snapshot_makes_up_for_a_damaged_one(small: Path) -> None:
         store = Store.open(small, SCHEMAS)
     assert layout.snapshot_epochs() == [2, 3], "evidence stays until there is a new snapshot"
     with store:
-        store.snapshot({"Account": accounts([(2, 20, "b"), (3, 31, "c"), (4, 40, "d")])})
+        store.snapshot()
     assert layout.listing() == ([3, 4, 6], [2, 5]), "the log since the older valid one"
     assert report_of(small)[0] == "silent"
 

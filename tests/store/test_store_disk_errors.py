@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import store_driver as driver
 from store_driver import SCHEMAS, accounts, contents
 
 from mainstem.errors import StoreError
-from mainstem.store import Store, stage, write_shard_file
+from mainstem.store import Store, StoreWarning, stage, write_shard_file
 from mainstem.store.layout import Layout
 
 ROW = {"Account": accounts([(1, 1, "a")])}
@@ -49,6 +51,13 @@ def short_writes(limit: int) -> Callable[[int, Any], int]:
     return write
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 39, 40, 41, 300, 600])
 def test_a_full_disk_in_a_commit(limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(tmp_path, SCHEMAS)
@@ -63,8 +72,8 @@ def test_a_full_disk_in_a_commit(limit: int, tmp_path: Path, monkeypatch: pytest
         f"can't write to {segment}: No space left on device\n  free space on the disk, then open the directory again"
     )
     assert segment.stat().st_size == size, "taken back"
-    for action in (lambda: store.commit(ROW, {}), lambda: store.snapshot(ROW)):
-        with pytest.raises(StoreError, match=r"stopped after an error: .*No space left.*\n  close it and open"):
+    for action in (lambda: store.commit(ROW, {}), store.snapshot):
+        with pytest.raises(StoreError, match=r"stopped after an error: .*No space left.*\n.*\n  close it and open"):
             action()
     assert (store.epoch, store.meta) == (1, {"batch": 1})
     store.close()
@@ -115,17 +124,39 @@ def test_an_interrupted_commit_is_decided_by_recovery(tmp_path: Path, monkeypatc
     assert contents(tmp_path)[:2] == (1, {"batch": 1})
 
 
-def test_a_full_disk_in_a_snapshot_leaves_the_store_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", [0, 50, 500])
+def test_a_full_disk_in_a_snapshot_leaves_the_store_usable(
+    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up with a warning, in the background; the log goes on, and the next attempt works."""
+    real, limited = os.write, short_writes(limit)
+
+    def write(fd: int, data: Any) -> int:
+        return (limited if "/snapshots/" in os.readlink(f"/proc/self/fd/{fd}") else real)(fd, data)
+
+    with Store.open(tmp_path, SCHEMAS, segment_commits=1) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", write)
+            for batch in (1, 2):
+                store.commit(ROW, {"batch": batch})
+            wait_for(lambda: bool(store._upkeep._problems))
+        assert list(Layout(tmp_path).snapshots.iterdir()) == []
+        with pytest.warns(StoreWarning, match=r"failed, the log goes on: can't write .*\.snap: No space left"):
+            store.commit(ROW, {"batch": 3})
+        assert "No space left" in store.warnings[0]
+        store.snapshot()
+        assert Layout(tmp_path).snapshot_epochs() == [3]
+    assert contents(tmp_path)[:2] == (3, {"batch": 3})
+
+
+def test_a_full_disk_in_a_snapshot_on_demand_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(tmp_path, SCHEMAS) as store:
         store.commit(ROW, {"batch": 1})
-        for limit in (0, 50, 500):
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "write", short_writes(limit))
-                with pytest.raises(StoreError, match=r"can't write .*1\.snap: No space left on device\n  free space"):
-                    store.snapshot(ROW)
-        assert list(Layout(tmp_path).snapshots.iterdir()) == []
+        with monkeypatch.context() as patch:
+            patch.setattr("mainstem.store.tablefile.sync", failing_after(0, errno.ENOSPC, os.fdatasync))
+            with pytest.raises(StoreError, match=r"can't write .*1\.snap: No space left on device\n  free space"):
+                store.snapshot()
         assert store.commit(ROW, {"batch": 2}) == 2
-        store.snapshot(ROW)
     assert contents(tmp_path)[:2] == (2, {"batch": 2})
 
 
@@ -193,3 +224,112 @@ def test_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(StoreError, match=r"can't open .*: Permission denied\n  give this user the right"):
             Store.open(tmp_path, SCHEMAS)
     Store.open(tmp_path, SCHEMAS).close()
+
+
+SMALL_DISK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import store_driver as driver
+from pathlib import Path
+from mainstem.errors import StoreError
+from mainstem.query import open_db
+from mainstem.store import Output, Store, pending
+disk, durability = Path(sys.argv[2]), sys.argv[3]
+out, text = disk / "out", "x" * 2000
+def put(store):
+    number = store.epoch + 1
+    output = Output.named(out, f"part-{number}", lambda path: driver.write_file(path, text))
+    rows = driver.accounts([(number, number, "a")])
+    store.commit({"Account": rows}, pending(out, [output.staged]), outputs=[output])
+store = Store.open(disk / "store", driver.SCHEMAS, durability=durability)
+db = open_db(disk / "store")
+try:
+    while True:
+        put(store)
+        if store.epoch % 7 == 0:
+            store.flush()
+except StoreError as error:
+    print(error)
+durable = store.durable
+store.close()
+for attempt in range(2):
+    assert db.sql("select count(*) n from Account").to_pylist() == [{"n": durable}], "readers go on"
+    parts = [entry.name for entry in out.iterdir() if not entry.name.startswith(".")]
+    assert len(parts) == durable and all((out / name).read_text() == text for name in parts)
+for entry in list(out.iterdir())[:20]:
+    entry.unlink()  # room again
+with Store.open(disk / "store", driver.SCHEMAS, durability=durability) as store:
+    assert store.epoch == durable
+    store.publish_pending()
+    put(store)
+assert db.epoch == durable + 1
+print("went on after", durable)
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "batch"])
+def test_a_disk_that_is_really_full(durability: str, tmp_path: Path) -> None:
+    """A small file system in a namespace of its own, so that nothing stays mounted whatever happens."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    python = [sys.executable, "-c", SMALL_DISK, str(Path(driver.__file__).parent), str(disk), durability]
+    mount = ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size=400k tmpfs {disk} && exec "$@"', "sh", *python]
+    done = subprocess.run(mount, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "No space left on device\n  free space on the disk" in done.stdout
+    assert "went on after" in done.stdout
+
+
+NOBODY = 65534
+
+LOST_RIGHTS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import store_driver as driver
+from pathlib import Path
+from mainstem.errors import StoreError
+from mainstem.store import Store
+path = Path(sys.argv[2])
+if os.getuid() == 0:
+    os.setegid(int(sys.argv[3])); os.seteuid(int(sys.argv[3]))  # root may do everything
+store = Store.open(path, driver.SCHEMAS, segment_commits=2)
+rows = {"Account": driver.accounts([(1, 1, "a")])}
+for batch in (1, 2):
+    store.commit(rows, {"batch": batch})
+os.chmod(path / "log", 0o555)
+try:
+    store.commit(rows, {"batch": 3})
+except StoreError as error:
+    print(error)
+store.close()
+os.chmod(path / "log", 0o755)
+print(driver.contents(path)[:2])
+"""
+
+
+def test_a_right_that_is_lost_while_writing(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    path.mkdir(mode=0o777)
+    path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o755)
+    command = [sys.executable, "-c", LOST_RIGHTS, str(Path(driver.__file__).parent), str(path), str(NOBODY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    error, remedy, found = done.stdout.splitlines()
+    assert error.startswith("can't write to ")
+    assert error.endswith(": Permission denied")
+    assert remedy == "  give this user the right to read and write it, or choose another directory"
+    assert found == "(2, {'batch': 2})"
+
+
+def test_a_directory_that_is_removed_while_writing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s", SCHEMAS)
+    store.commit(ROW, {"batch": 1})
+    shutil.rmtree(tmp_path / "s")
+    with pytest.raises(StoreError, match=r"0001\.wal was removed while it was being written\n  restore the directory"):
+        store.commit(ROW, {"batch": 2})
+    with pytest.raises(StoreError, match="the store stopped after an error"):
+        store.commit(ROW, {"batch": 2})
+    store.close()

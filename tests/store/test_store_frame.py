@@ -130,10 +130,10 @@ def test_a_record_of_another_store_is_refused(file: File) -> None:
 
 def test_a_newer_format_is_refused(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(frame, "FORMAT_VERSION", 2)
+        patch.setattr(frame, "FORMAT_VERSION", 3)
         newer = record(1)
     os.pwrite(file.fd, newer, 0)
-    with pytest.raises(StoreError, match=r"in format 2, this Mainstem reads up to 1\n  install a newer mainstem"):
+    with pytest.raises(StoreError, match=r"in format 3, this Mainstem reads up to 2\n  install a newer mainstem"):
         file.read_all()
 
 

@@ -10,7 +10,8 @@ import pytest
 from store_driver import SCHEMAS, accounts, contents, rebuild, visits
 
 from mainstem.errors import CorruptError, StoreError
-from mainstem.store import ShardFile, Store, open_db, read_shard_files, write_shard_file
+from mainstem.query import open_db
+from mainstem.store import ShardFile, Store, read_shard_files, write_shard_file
 from mainstem.store.layout import Layout
 
 
@@ -63,7 +64,7 @@ def test_files_of_kept_snapshots_stay(tmp_path: Path) -> None:
         for number in range(5):
             bases.append(put(tmp_path, 0, [("a", 1, number)], base=True))
             store.commit({}, {}, [bases[-1]])
-            store.snapshot({})
+            store.snapshot()
             kept.append([base.name in on_disk(tmp_path) for base in bases])
         assert kept[-2:] == [[False, False, True, True], [False, False, False, True, True]]
         store.commit({}, {}, [put(tmp_path, 0, [("a", 1, 9)], base=True)])

@@ -85,6 +85,37 @@ def atomic_change(typing_context: Any, array: Any, index: Any, expected: Any, va
 
 
 @intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Asks for the cache line of `array[index]`, to be written soon. Atomic operations on several lines wait for one
+    after the other; asked for before, the lines arrive together."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
+        number = ir.IntType(32)
+        pointer = builder.bitcast(target, ir.IntType(8).as_pointer())
+        hint = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [pointer.type],
+            fnty=ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number]),
+        )
+        builder.call(hint, [pointer, number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
+def byte_at(typing_context: Any, address: Any) -> Any:
+    """The byte at an address, for kernels that look at records of any table."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
 def ticks(typing_context: Any) -> Any:
     """The processor's time stamp counter."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from typing import Any
@@ -37,6 +38,14 @@ def atomic_change(array: Any, index: int, expected: int, value: int) -> bool:
             return False
         array[index] = value
     return True
+
+
+def prefetch(array: Any, index: int) -> None:
+    pass
+
+
+def byte_at(address: int) -> int:
+    return ctypes.c_uint8.from_address(int(address)).value
 
 
 def ticks() -> int:

@@ -22,6 +22,7 @@ FAILED = 8  # failures that nobody has settled yet
 REMAINING = 9  # pieces of work that are not finished
 IDLE = 10  # threads that found no work
 CHANGED = 11  # not 0: this round has moved something
+STAMP = 12  # the last execution timestamp that was given out
 SLOTS = 16
 CONTROL_WORDS = SLOTS * LINE
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mainstem.engine.options import Strategy
 from mainstem.engine.strategies.chains import run_chains
+from mainstem.engine.strategies.isolation import run_locked, run_stamped
 from mainstem.engine.strategies.nested import run_at_once, split
 from mainstem.engine.strategies.tpg import run_tpg
 from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk, run_nolock, run_pat, run_serial
 from mainstem.engine.team import Team
 from mainstem.engine.work import Work
 
-__all__ = ["RUNNERS", "run_works", "split", "uses_parts", "uses_versions"]
+__all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_parts", "uses_versions"]
 
 RUNNERS: dict[str, Callable[[Work, Team], object]] = {
     "serial": run_serial,
@@ -23,6 +25,8 @@ RUNNERS: dict[str, Callable[[Work, Team], object]] = {
     "components": run_components,
     "chains": run_chains,
     "tpg": run_tpg,
+    "locked": run_locked,
+    "stamped": run_stamped,
 }
 
 
@@ -33,7 +37,14 @@ def uses_parts(strategy: Strategy) -> bool:
 
 def uses_versions(strategy: Strategy) -> bool:
     """Whether transactions run on versions, and not in place."""
-    return strategy.engine == "mvlk" or uses_parts(strategy)
+    return strategy.engine in ("mvlk", "locked", "stamped") or uses_parts(strategy)
+
+
+def keeping_versions(strategy: Strategy) -> Strategy:
+    """The strategy, or one like it that keeps what every transaction made; those in place do not."""
+    if strategy.groups:
+        return replace(strategy, groups=tuple((names, keeping_versions(inner)) for names, inner in strategy.groups))
+    return strategy if uses_versions(strategy) else Strategy("mvlk")
 
 
 def run_works(works: list[Work]) -> None:

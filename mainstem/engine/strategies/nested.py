@@ -1,8 +1,9 @@
 """Nested strategies: groups of transactions that share no row run at the same time, each in its own way.
 
-Groups are given by functions, or by how contended the keys are: `hot keys` are the transactions of components that are
-too heavy for one thread's share, `cold keys` all others. Where two groups meet in a row, they become one for this
-batch, with the strategy of the first: order between them would be lost otherwise.
+Groups are given by functions (by their names, or by their isolation levels), or by how contended the keys are: `hot
+keys` are the transactions of components that are too heavy for one thread's share, `cold keys` all others. Where two
+groups meet in a row, they become one for this batch, with the strategy of the first: order between them would be lost
+otherwise.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from mainstem.engine.work import Work
 def split(work: Work) -> list[Work]:
     """The work itself, or one work per group when its strategy is nested."""
     strategy = work.strategy
-    if strategy.engine != "nested":
+    if strategy.engine not in ("nested", "levels"):
         return [work]
     found = find_components(work)
-    names = [f.name for f in work.layout.program.functions]
-    group_of = _by_heat(work, found) if HOT in _names(strategy) else _by_function(strategy, names)[work.fn[work.todo]]
+    if HOT in _names(strategy):
+        group_of = _by_heat(work, found)
+    else:
+        group_of = _by_function(strategy, [f.name for f in work.layout.program.functions])[work.fn[work.todo]]
     merged = _merge(found.component, group_of, len(strategy.groups))
     works = []
     for g, (_, inner) in enumerate(strategy.groups):
@@ -42,6 +45,8 @@ def _names(strategy: Strategy) -> set[str]:
 
 def _by_function(strategy: Strategy, functions: list[str]) -> np.ndarray:
     """The group of each function; what no group names belongs to the first."""
+    if strategy.group_of:
+        return np.array(strategy.group_of)
     group = np.zeros(len(functions), np.int64)
     for g, (names, _) in enumerate(strategy.groups):
         for f, name in enumerate(functions):

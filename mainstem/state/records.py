@@ -1,0 +1,144 @@
+"""Single rows as Python values: what queries of one key cost is what this costs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from mainstem.errors import InputError
+from mainstem.schema import INT64_MAX, INT64_MIN, Type
+from mainstem.state.columns import EPOCH, Columns
+from mainstem.state.index import probe1
+from mainstem.state.jit import kernel
+
+if TYPE_CHECKING:
+    from mainstem.state.table import TableState
+
+Row = dict[str, Any]
+_MANY = 8  # keys from which looking them up together pays
+_CODES_MAX = _VALUES_MAX = 65_536  # strings that are remembered: the pool's way there costs more than all the rest
+
+
+class RecordReader:
+    """Looks rows of one table up. Everything that does not depend on the key is prepared once."""
+
+    def __init__(self, table: TableState, columns: Columns) -> None:
+        self._table, self._index, self._schema, self._columns = table, table.index, table.schema, columns
+        self._names = tuple(field.name for field in self._schema.fields)
+        decoders = [(field.name, self._decoder(field.type)) for field in self._schema.fields]
+        self._decoders = [(name, decode) for name, decode in decoders if decode is not None]
+        self._is_int = self._schema.scalar_key and self._schema.key[0].base == "int"
+        self._codes: dict[str, dict[Any, int]] = {"str": {}, "bytes": {}}
+
+    def get(self, key: Any) -> Row | None:
+        """The fields of a row; None when it is missing."""
+        if self._is_int and type(key) is int:
+            direct = self._index.direct
+            row = direct.item(key) - 1 if 0 <= key < len(direct) else self._find_int(key)
+        else:
+            row = self._find(key)
+        return None if row < 0 else self._decoded(self._table.rows.item(row))
+
+    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
+        """`get` of every key, in their order, at a fraction of the cost."""
+        if len(keys) < _MANY:
+            return [self.get(key) for key in keys]
+        rows = self._find_many(keys)
+        records = self._table.rows[rows].tolist()
+        decoded = self._decoded
+        return [None if row < 0 else decoded(record) for row, record in zip(rows.tolist(), records, strict=True)]
+
+    def _decoded(self, record: tuple[Any, ...]) -> Row | None:
+        if not record[0]:
+            return None
+        row = dict(zip(self._names, record[1:]))  # noqa: B905  both come from one dtype, and checking takes time
+        for name, decode in self._decoders:
+            row[name] = decode(row[name])
+        return row
+
+    def _decoder(self, type_: Type) -> Callable[[Any], Any] | None:
+        """From what a record holds to the Python value; None when it is that already."""
+        if type_.length:
+            one = self._decoder(Type(type_.base))
+            return (lambda values: values.tolist()) if one is None else lambda values: [one(v) for v in values.tolist()]
+        if type_.pooled:
+            return lru_cache(_VALUES_MAX)(self._columns.pool(type_).value)  # a code never changes its value
+        if type_.base == "datetime":
+            return lambda value: EPOCH + datetime.timedelta(microseconds=value)
+        return bool if type_.base == "bool" else None
+
+    def _find_int(self, key: int) -> int:
+        inside = INT64_MIN <= key <= INT64_MAX
+        return int(_find_one(self._index.slots, self._index.keys, key)) if inside else -1
+
+    def _find(self, key: Any) -> int:
+        """The row of any key, -1 when there is none; refuses what can't be a key of the table."""
+        parts = (key,) if self._schema.scalar_key else key
+        if not isinstance(parts, tuple) or len(parts) != len(self._schema.key):
+            kinds = ", ".join(str(t) for t in self._schema.key)
+            raise InputError(f"{key!r} is no key of {self._schema.name}; pass a tuple ({kinds})")
+        components = []
+        for part, type_, name in zip(parts, self._schema.key, self._schema.key_columns, strict=True):
+            component = self._component(part, type_, f"column {self._schema.name}.{name}")
+            if component is None:
+                return -1
+            components.append(np.array([component], np.int64))
+        return int(self._index.find(components)[0])
+
+    def _component(self, value: Any, type_: Type, where: str) -> int | None:
+        if not type_.pooled:
+            return self._columns.key_component(value, type_, where)
+        known = self._codes[type_.base]
+        if type(value) in (str, bytes) and (code := known.get(value)) is not None:
+            return code
+        code = self._columns.key_component(value, type_, where) if _is_storable(value) else None
+        if code is not None:
+            if len(known) >= _CODES_MAX:
+                known.clear()
+            known[value] = code
+        return code
+
+    def _find_many(self, keys: Sequence[Any]) -> np.ndarray:
+        count = len(self._schema.key)
+        if self._schema.scalar_key:
+            parts: list[Sequence[Any]] = [keys]
+        elif all(type(key) is tuple and len(key) == count for key in keys):
+            parts = list(zip(*keys, strict=True))
+        else:
+            parts = []
+        columns = [self._components(*column) for column in zip(parts, self._schema.key, strict=False)]
+        whole = [column for column in columns if column is not None]
+        if len(whole) == count:
+            return self._index.find(whole)
+        return np.array([self._find(key) for key in keys], np.int64)
+
+    def _components(self, values: Sequence[Any], type_: Type) -> np.ndarray | None:
+        """A column of key parts; None for those that need a look at each."""
+        if type_.base == "int" and all(type(value) is int for value in values):
+            inside = min(values) >= INT64_MIN and max(values) <= INT64_MAX
+            return np.array(values, np.int64) if inside else None
+        pool = self._columns.pool(type_) if type_.pooled else None
+        if pool is not None and all(type(value) is pool.kind and _is_storable(value) for value in values):
+            return pool.find(pa.array(values, pa.large_string() if pool.kind is str else pa.large_binary()))
+        return None
+
+
+def _is_storable(value: Any) -> bool:
+    """False for half a surrogate pair, which Python allows in a string and no file does."""
+    if type(value) is not str or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@kernel
+def _find_one(slots: np.ndarray, keys: np.ndarray, key: int) -> int:
+    return probe1(slots, keys, key)

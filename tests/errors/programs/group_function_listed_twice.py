@@ -1,0 +1,39 @@
+# expect: function transfer is listed twice
+# expect: list it once
+# line: 39
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+
+
+@app.event
+class Deposit:
+    account: int
+    amount: int
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.table(key=int)
+class Limit:
+    used: int = 0
+
+
+@app.on(Transfer)
+def transfer(e):
+    Account[e.src].balance -= e.amount
+
+
+app.transaction(transfer, transfer)

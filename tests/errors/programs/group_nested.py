@@ -1,0 +1,36 @@
+# expect: app.atomic inside app.atomic(Transfer)
+# expect: end the first group
+# line: 35
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+
+
+@app.event
+class Deposit:
+    account: int
+    amount: int
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.table(key=int)
+class Limit:
+    used: int = 0
+
+
+with app.atomic(Transfer):
+    with app.atomic(Transfer):
+        pass

@@ -1,0 +1,38 @@
+# expect: function deposit is bound to Deposit inside app.atomic(Transfer)
+# expect: bind it outside
+# line: 36
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+
+
+@app.event
+class Deposit:
+    account: int
+    amount: int
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.table(key=int)
+class Limit:
+    used: int = 0
+
+
+with app.atomic(Transfer):
+
+    @app.on(Deposit)
+    def deposit(e):
+        Account[e.account].balance += e.amount

@@ -1,0 +1,35 @@
+# expect: there is no protocol 'optimistic'
+# expect: auto, lock, timestamp
+# line: 34
+# ruff: noqa
+
+import mainstem as ms
+
+app = ms.App("bad")
+
+
+@app.event
+class Transfer:
+    src: int
+    dst: int
+    amount: int
+
+
+@app.event
+class Deposit:
+    account: int
+    amount: int
+
+
+@app.table(key=int)
+class Account:
+    balance: int = 0
+
+
+@app.table(key=int)
+class Limit:
+    used: int = 0
+
+
+with app.atomic(Transfer, protocol="optimistic"):
+    pass
