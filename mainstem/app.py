@@ -306,15 +306,10 @@ class App(Groups):
         `history=True` records what a protocol does, as `result.history`. `changes=True` adds the column `changes` to
         the outputs: the rows that each transaction installed (docs/transactions.md).
         """
-        check_engine(self._functions, engine, isolation, protocol)
+        check_engine(self._functions, engine, isolation, protocol, history)
         reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
         how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
         how |= {"isolation": isolation, "protocol": protocol, "history": history, "changes": changes}
-        if engine == "oracle" and history:
-            raise ProgramError(
-                "history=True, but engine='oracle' runs one transaction after the other",
-                remedy="drop engine=, and pass protocol='lock' or protocol='timestamp'",
-            )
         if engine == "oracle" and (state is not None or out is not None or resume):
             raise ProgramError(
                 "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"

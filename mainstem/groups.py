@@ -22,11 +22,18 @@ def check_level(isolation: str | None, protocol: str | None) -> None:
         raise ProgramError(f"there is no protocol {protocol!r}", **place(), remedy=f"use one of {', '.join(PROTOCOLS)}")
 
 
-def check_engine(functions: Sequence[Bound], engine: str, isolation: str | None, protocol: str | None) -> None:
-    """An engine by name keeps event order: it goes with no weaker level, and with no protocol."""
+def check_engine(
+    functions: Sequence[Bound], engine: str, isolation: str | None, protocol: str | None, history: bool
+) -> None:
+    """An engine by name keeps event order: it goes with no weaker level, no protocol, and no history of one."""
     check_level(isolation, protocol)
     if engine == "auto":
         return
+    if history:
+        raise ProgramError(
+            f"history=True, but engine={engine!r} has no protocol to record",
+            remedy="drop engine=, and pass protocol='lock' or protocol='timestamp'",
+        )
     if protocol in PROTOCOLS[1:]:
         raise ProgramError(
             f"engine={engine!r} and protocol={protocol!r}: transactions run with one of them",

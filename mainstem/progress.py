@@ -79,6 +79,7 @@ class Progress:
 
     def __call__(self, events: int) -> None:
         self.done += events
+        self._recovered = None
         self._told = time.monotonic()
 
     def at(self, ts: int) -> None:
@@ -91,10 +92,9 @@ class Progress:
         self.rejects = count
 
     def recovering(self, done: int, total: int) -> None:
-        """So many bytes of a stored state were read, of about so many; at the end, rates count from then on."""
-        self._recovered = (done, total) if done < total else None
-        if self._recovered is None:
-            self._start = self._told = time.monotonic()
+        """So many bytes of a stored state were read, of about so many. Rates count from when this is over."""
+        self._recovered = (done, total)
+        self._start = self._told = time.monotonic()
 
     # -- what it shows ------------------------------------------------------------------------------------------
 
@@ -195,6 +195,16 @@ def following(progress: Tell | Literal["auto"] | None, events: Any = None) -> It
         raise InputError(
             f'progress={progress!r}\n  pass "auto", None, or a function that takes the number of events newly done'
         )
+
+
+@contextmanager
+def recovery_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """Whom to tell how much of a stored state was read (`Progress.recovering`), where a bar can be seen."""
+    if not can_draw(sys.stderr):
+        yield None
+        return
+    with Progress() as bar:
+        yield bar.recovering
 
 
 def can_draw(stream: TextIO) -> bool:

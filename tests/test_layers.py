@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("replay",),
     ("spark", "testing"),
     ("declare",),
+    ("groups",),
     ("app",),
     ("variants",),
     ("__init__",),

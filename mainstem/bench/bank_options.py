@@ -74,6 +74,7 @@ def _quick(options: Options) -> Options:
         work_ms=(0.0, 0.1, 1.0),
         batches=_ends(options.batches),
         selected=_ends(options.selected),
+        logged=_ends(options.logged),
         peer_seconds=0.3,
         peer_repeats=1,
         connections=(1, 16),

@@ -52,7 +52,7 @@ def make_executor(
         raise ProgramError(f"threads={threads!r}", remedy="pass a positive number, or leave it out to use all cores")
     levels = [Level(isolation or f.isolation, protocol or f.protocol) for f in program.functions]
     if history:
-        _check_history(program, engine, levels)
+        _check_history(program, levels)
     if engine == "interpreted" or (engine == "auto" and not program.compiled and protocol in (None, "auto")):
         return InterpretedExecutor(program, state, changes=changes)
     if not program.compiled:
@@ -90,13 +90,12 @@ def _changing(
     return made
 
 
-def _check_history(program: Program, engine: str, levels: list[Level]) -> None:
+def _check_history(program: Program, levels: list[Level]) -> None:
     """A history is what a protocol did: there must be one."""
-    if engine != "auto" or not program.compiled:
-        runs = f"with engine {engine!r}" if engine != "auto" else f"interpreted: {program.why_interpreted[0]}"
+    if not program.compiled:
         raise ProgramError(
-            f"history=True, but app {program.name} runs {runs}",
-            remedy="protocols record histories: leave out engine=, and pass protocol='lock' or 'timestamp'",
+            f"history=True, but app {program.name} runs interpreted: {program.why_interpreted[0]}",
+            remedy="drop history=True, or move that work to @app.derive",
         )
     for function, level in zip(program.functions, levels, strict=True):
         if level.in_order:

@@ -98,20 +98,24 @@ class Cutter:
         return Draft(self.f.unit, block, live, self.f.keys, given, answers=answers, verdict=verdict)
 
     def _running(self, stage: int, decides: bool) -> Draft:
-        """`decides`: what it says about aborts counts, so it must know which comes first."""
-        failing = self._failing_first(stage) if decides else []
-        return self._draft([*self.stored[stage], *self.f.aborts, *failing], stage)
+        """`decides`: what it says about aborts counts, so it should know which comes first."""
+        seeds = [*self.stored[stage], *self.f.aborts]
+        draft = self._draft(seeds, stage)
+        failing = self._failing_first(draft, stage) if decides and self.f.aborts else []
+        return self._draft([*seeds, *failing], stage) if failing else draft
 
-    def _failing_first(self, stage: int) -> list[int]:
-        """Computations before an abort that may fail instead of it, if all that they need is known in this stage."""
-        if not self.f.aborts:
-            return []
-        slicer = self.f.slicer
+    def _failing_first(self, draft: Draft, stage: int) -> list[int]:
+        """Computations before an abort that may fail instead of it, where the rows that they look at are at hand: those
+        of the draft, and those of earlier stages."""
+        slicer, statements, waves = self.f.slicer, self.f.statements, self.graph.waves
         end = slicer.last[slicer.top(max(self.f.aborts))]
-        rare = [n for n, s in enumerate(self.f.statements[: end + 1]) if may_fail_rarely(s)]
-        waves, own = self.graph.waves, self.graph.waves[stage]
-        known = {i for i, of in self.stage.items() if of == stage or waves[of] < own}
-        return [n for n in rare if self.f.reads(slicer.closure([n])) <= known]
+        handed = {i for i, of in self.stage.items() if waves[of] < waves[stage]}
+
+        def at_hand(n: int) -> bool:
+            loads = [s for s in (statements[m] for m in slicer.closure([n])) if isinstance(s, ir.Load | ir.Exists)]
+            return all(s.site in draft.live or (s.site in handed and not _of_array(s)) for s in loads)
+
+        return [n for n, s in enumerate(statements[: end + 1]) if may_fail_rarely(s) and at_hand(n)]
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
@@ -185,3 +189,8 @@ class Cutter:
 
     def _surely_ends(self, draft: Draft) -> bool:
         return not self.f.aborts and not any(self.f.sites[i].table in self.checked for i in draft.live)
+
+
+def _of_array(s: ir.Statement) -> bool:
+    """Arrays do not travel."""
+    return isinstance(s, ir.Load) and s.index is not None

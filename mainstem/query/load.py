@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mainstem.errors import CorruptError, StoreError
+from mainstem.progress import recovery_bar
 from mainstem.query.follow import Follower, identity
 from mainstem.query.view import View
 from mainstem.store.disk import store_error
@@ -49,11 +50,12 @@ def beside_a_writer(layout: Layout, read: Callable[[], Loaded]) -> Loaded:
 def _load_once(layout: Layout) -> tuple[Follower, list[str]]:
     known = identity(layout)  # before the file is read: should it be replaced meanwhile, then the next query notices
     stored = read_format(layout)
-    found = recover(layout, stored.store, spares=False)
+    with recovery_bar() as told:
+        found = recover(layout, stored.store, spares=False, told=told)
     try:
         found.cursor.sync()
         view = View(layout, stored)
-        for name, table in replay(layout, stored, found.base, found.shards, found.epoch):
+        for name, table in replay(layout, stored, found.base, found.shards, found.epoch, found.tail):
             view.apply(name, table)
         view.epoch, view.meta, view.shards = found.epoch, found.meta, found.shards
         return Follower(view, found.cursor, known), found.warnings

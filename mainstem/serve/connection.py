@@ -171,9 +171,9 @@ class Connection(asyncio.Protocol):
         request.refused = self.office.service.admit(request)
         if b"content-length" in headers:
             self._check_body(int(headers[b"content-length"]))
-        if b"expect" in headers and request.refused is None and not self._turns and self._task is None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._request = request
+        if b"expect" in headers:
+            self._encourage(request)
         self._body.clear()
 
     def on_body(self, part: bytes) -> None:
@@ -193,6 +193,12 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     # Reading.
+
+    def _encourage(self, request: Request) -> None:
+        """Tells a client that asks before it sends its body to go on; not while an answer before it is due."""
+        asked = request.chunks and request.headers[b"expect"].lower() == b"100-continue"
+        if asked and request.refused is None and not self._turns and self._task is None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size

@@ -1,8 +1,8 @@
 """The store as requests see it: single rows at once, everything else at leisure, each from one version.
 
-Two databases follow the writer. One belongs to the event loop, which reads single rows from it without waiting for
-anybody. The other is opened by the first query, and its tables are copied to Arrow for DuckDB under a lock, which may
-take longer than a single row should.
+Two databases follow the writer. One belongs to the event loop alone, which reads single rows from it without waiting
+for anybody, and decides when it goes on to the next version. The other is opened by the first query, and its tables
+are copied to Arrow for DuckDB under a lock, which may take longer than a single row should.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mainstem.query import Change, Database, open_db
 from mainstem.query.follow import Identity, identity
 from mainstem.query.scan import scan_query
 from mainstem.query.sql import Sql
+from mainstem.query.watch import watch
 from mainstem.schema import TableSchema
 from mainstem.serve.ask import Scan, Statement, Version
 from mainstem.serve.keys import parse_key
@@ -62,7 +63,8 @@ class _Contents:
 class Reader:
     def __init__(self, path: Path, limits: Limits) -> None:
         self._path, self._layout, self._limits = path, Layout(path), limits
-        self._live = open_db(path)
+        self._live = open_db(path, follow=False)
+        self._epoch = self._live.epoch
         self._guard = threading.Lock()  # of what queries share
         self._loading = threading.Lock()  # of older versions, which may take long
         self._bulk: Database | None = None
@@ -76,9 +78,10 @@ class Reader:
         """Takes in all commits up to now. What the live database gives stays at this epoch until the next call."""
         self._live.follow = True
         try:
-            return self._live.epoch
+            self._epoch = self._live.epoch
         finally:
             self._live.follow = False
+        return self._epoch
 
     def refresh(self) -> None:
         """The same, and looks whether the directory is still the one that was opened."""
@@ -104,15 +107,15 @@ class Reader:
         """The table of a name, whatever its case."""
         return _table(self._live, name)
 
-    def changes(self, since: int, timeout: float, stop: threading.Event) -> Iterator[Change]:
-        """Every commit behind an epoch; ends when none came for `timeout` seconds, or at `stop`. For any thread."""
-        return self._live.watch(since=since, timeout=timeout, stop=stop)
+    # For threads.
 
     def words(self, error: Exception) -> str:
         """What an error says, without where the store is on this machine."""
         return str(error).replace(str(self._path), "the store")
 
-    # For threads.
+    def changes(self, since: int, timeout: float, stop: threading.Event) -> Iterator[Change]:
+        """Every commit behind an epoch; ends when none came for `timeout` seconds, or at `stop`."""
+        return watch(self._layout, None, since, timeout, stop)
 
     def row_at(self, name: str, parts: Sequence[bytes], version: Version) -> Row:
         db = self._at(version)
@@ -121,7 +124,7 @@ class Reader:
         return Row(db.epoch, schema, key, db.get(schema.name, key))
 
     def scan(self, name: str, scan: Scan, version: Version, turn: Turn) -> Rows:
-        schema = _table(self._live if version.last else self._at(version), name)
+        schema = self._schema_at(name, version)
         query = scan_query(schema.name, schema.arrow, scan.where, scan.columns, None, scan.limit + 1)
         return self.sql(Statement(query, None, scan.limit), version, turn)
 
@@ -157,6 +160,12 @@ class Reader:
             tables = {name: db.table(name) for name in schemas if name.lower() in text}
             return _Contents(db.epoch, self._bulk_schemas, tables)
 
+    def _schema_at(self, name: str, version: Version) -> TableSchema:
+        if not version.last:
+            return _table(self._at(version), name)
+        with self._guard:
+            return _table(self._refreshed(), name)
+
     def _refreshed(self) -> Database:
         """The database for queries, with all commits up to now."""
         if self._bulk is None:
@@ -176,7 +185,7 @@ class Reader:
             except QueryError as error:
                 raise Problem(404, self.words(error)) from error
             # The last commit at or before a time is known only when there is a later one.
-            if version.ts is None or db.epoch < self._live.epoch:
+            if version.ts is None or db.epoch < self._epoch:
                 self._older[name] = db
             while len(self._older) > self._limits.versions:
                 self._older.popitem(last=False)

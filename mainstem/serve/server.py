@@ -115,6 +115,7 @@ class Server:
         self.date = b""
         self._path = path
         self._connections: set[Connection] = set()
+        self._stopped: asyncio.Event | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
     async def run(self, ready: Callable[[Running], None], *, signals: bool) -> None:
@@ -138,7 +139,7 @@ class Server:
 
     def stop(self) -> None:
         """Ask the server to end; from any thread."""
-        if hasattr(self, "_stopped") and not self._loop.is_closed():
+        if self._stopped is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopped.set)
 
     def entered(self, connection: Connection) -> bool:

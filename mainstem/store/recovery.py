@@ -5,8 +5,9 @@ The same rules serve the writer, which then cuts an unfinished record off, and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,12 @@ from mainstem.store.snapshot import KEEP, Base, Snapshot, find_increments, find_
 
 Told = Callable[[int, int], None]
 """Is told how many bytes of files were read, and of how many."""
+
+TAIL_BYTES_MAX = 128 << 20
+"""A log that is longer than this behind the last snapshot is read twice, and not kept in memory."""
+
+_APPLY_ROWS = 1 << 16
+"""Rows of small commits that are applied together: that takes a fraction of the time."""
 
 SPARE_BYTES_MAX = 32 << 20
 """What is kept for the case of damage is read when a writer opens, up to this size; `mainstem verify` reads all."""
@@ -42,6 +49,8 @@ class Recovered:
     meta: dict[str, Any]
     shards: ShardMap
     pending: list[dict[str, Any]]  # metas of commits whose outputs may still have their hidden names
+    tail: list[Commit] | None  # those behind the base, unless they are too many to keep
+    tail_bytes: int = 0
     unsealed: int | None = None  # first epoch of an empty last segment, when the one before it lacks its seal
     warnings: list[str] = field(default_factory=list)
 
@@ -55,6 +64,11 @@ class Recovered:
         self.shards.add(files_from_json(head["files"]))
         if META_KEY in self.meta or REJECTS_KEY in self.meta:
             self.pending.append(self.meta)
+        self.tail_bytes += commit.size
+        if self.tail is not None:
+            self.tail.append(commit)
+        if self.tail_bytes > TAIL_BYTES_MAX:
+            self.tail = None
 
 
 def recover(layout: Layout, store: int, *, spares: bool, keep: int = KEEP, told: Told | None = None) -> Recovered:
@@ -80,21 +94,42 @@ def recover(layout: Layout, store: int, *, spares: bool, keep: int = KEEP, told:
 
 
 def replay(
-    layout: Layout, stored: Format, base: Base | None, shards: ShardMap, upto: int
+    layout: Layout, stored: Format, base: Base | None, shards: ShardMap, upto: int, tail: list[Commit] | None = None
 ) -> Iterator[tuple[str, pa.Table]]:
     """(table name, rows) that make up the state after epoch `upto`, to be applied in order; whole rows of today.
 
-    Shard files come last: when a table moves into them, the commit that names them also takes its rows out of the log.
+    `tail`: the commits behind `base` up to there, when somebody has read them already. Shard files come last: when a
+    table moves into them, the commit that names them also takes its rows out of the log.
     """
     if base is not None:
         yield from stored.tables(base.read())
-    cursor = LogCursor(layout, stored.store, base.epoch if base else 0)
+    commits = _read_commits(layout, stored.store, base.epoch if base else 0, upto) if tail is None else tail
+    yield from _together(stored.tables(chain.from_iterable(commit.content.tables() for commit in commits)))
+    yield from read_shard_files(layout.path, shards)
+
+
+def _read_commits(layout: Layout, store: int, after: int, upto: int) -> Iterator[Commit]:
+    cursor = LogCursor(layout, store, after)
     try:
         while cursor.epoch < upto and (commit := next(cursor.read(), None)) is not None:
-            yield from stored.tables(commit.content.tables())
+            yield commit
     finally:
         cursor.close()
-    yield from read_shard_files(layout.path, shards)
+
+
+def _together(parts: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+    """The same rows in fewer, larger tables. Rows of one table keep their order, and others do not matter to them."""
+    waiting: dict[str, list[pa.Table]] = {}
+    counts: dict[str, int] = {}
+    for name, rows in parts:
+        held = waiting.setdefault(name, [])
+        if held and (held[0].schema != rows.schema or counts[name] >= _APPLY_ROWS):
+            yield name, pa.concat_tables(held)
+            held.clear()
+        counts[name] = rows.num_rows + (counts[name] if held else 0)
+        held.append(rows)
+    for name, held in waiting.items():
+        yield name, pa.concat_tables(held)
 
 
 def _newest(layout: Layout) -> int:
@@ -110,8 +145,9 @@ def _read_log(
     try:
         meta = base.meta if base else {}
         shards = ShardMap(base.shards.files if base else None)
-        found = Recovered(snapshots, increments, cursor, cursor.epoch, meta, shards, [meta] if meta else [])
-        read, total = 0, _log_bytes(layout, cursor)
+        found = Recovered(snapshots, increments, cursor, cursor.epoch, meta, shards, [meta] if meta else [], [])
+        read = base.size if base else 0
+        total = read + _log_bytes(layout, cursor)
         while True:
             following, place = _following(layout, cursor), (cursor.first, cursor.offset)
             segment = cursor.first

@@ -49,6 +49,7 @@ class Store:
         self._layout, self._lock, self._stored = layout, lock, stored
         self._epoch, self._meta, self._shards = found.epoch, found.meta, found.shards
         self._pending = found.pending
+        self._tail = found.tail  # until the first commit
         self._upkeep = Upkeep(layout, stored, found, keep)
         self._writer = CommitWriter(log, lock, found.epoch, durability, segments, self._upkeep)
 
@@ -149,7 +150,9 @@ class Store:
 
     def _replay(self) -> Iterator[tuple[str, pa.Table]]:
         with self._upkeep.reading() as base:
-            yield from replay(self._layout, self._stored, base, self._shards, self._epoch)
+            folded = base.epoch if base else 0  # maybe more than when the tail was read
+            tail = None if self._tail is None else [commit for commit in self._tail if commit.epoch > folded]
+            yield from replay(self._layout, self._stored, base, self._shards, self._epoch, tail)
 
     def commit(
         self, deltas: Mapping[str, pa.Table], meta: dict[str, Any], files: Sequence[ShardFile] = (),
@@ -171,7 +174,7 @@ class Store:
         meta = json.loads(payload.encode_json(meta))  # as recovery will read it: tuples are lists, keys are strings
         content = payload.encode({"meta": meta, "files": files_to_json(files)}, changed)
         self._writer.put(Entry(self._epoch + 1, content, tuple(files), tuple(outputs)))
-        self._epoch, self._meta = self._epoch + 1, meta
+        self._epoch, self._meta, self._tail = self._epoch + 1, meta, None
         self._shards.add(files)
         return self._epoch
 

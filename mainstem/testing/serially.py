@@ -42,9 +42,7 @@ def serial_order(history: History) -> list[int]:
     return order
 
 
-def run_in_order(
-    app: Any, events: Any, order: Sequence[int], initial: Mapping[str, pa.Table] | None = None
-) -> Outcome:
+def run_in_order(app: Any, events: Any, order: Sequence[int], initial: Mapping[str, pa.Table] | None = None) -> Outcome:
     """What the oracle makes of an app's transactions, one by one in this order. Outputs are in event order."""
     program = app.program
     stream, _ = open_events(

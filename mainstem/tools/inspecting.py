@@ -19,7 +19,8 @@ from mainstem.store.layout import Layout
 from mainstem.store.lock import Holder, holder
 from mainstem.store.log import Commit, LogCursor
 from mainstem.store.schemas import key_text
-from mainstem.store.shards import files_from_json, read_shard_files
+from mainstem.store.shards import ShardFile, files_from_json, read_shard_files
+from mainstem.tools.pinned import pinned
 
 
 @dataclass(frozen=True)
@@ -89,30 +90,33 @@ class CommitInfo:
 def inspect(path: str | Path) -> Inspection:
     """Look into a directory of durable state, beside its writer if there is one."""
     layout = Layout(Path(path))
-    follower, warned = load(layout)
-    follower.close()
+    with pinned(layout) as held:
+        follower, warned = load(held)
+        follower.close()
+        files = tuple(beside_a_writer(held, lambda: list(_files(held))))
+        oldest = oldest_epoch(held)
+        named = [held.shard_file(file.shard, file.name) for file in follower.view.shards]
+        shard_bytes = sum(file.stat().st_size for file in named if file.exists())
     view = follower.view
-    files = tuple(beside_a_writer(layout, lambda: list(_files(layout))))
-    sizes = [layout.shard_file(file.shard, file.name) for file in view.shards]
-    shard_bytes = sum(file.stat().st_size for file in sizes if file.exists())
     log_bytes = sum(file.bytes for file in files if file.kind == "log")
     return Inspection(
-        layout.path, view.stored.version, f"{view.stored.store:016x}", view.epoch, oldest_epoch(layout),
-        int(view.meta.get("seq", 0)), view.meta.get("ts"), _tables(view), files, len(view.shards.files), len(sizes),
+        layout.path, view.stored.version, f"{view.stored.store:016x}", view.epoch, oldest,
+        int(view.meta.get("seq", 0)), view.meta.get("ts"), _tables(view), files, len(view.shards.files), len(named),
         log_bytes, sum(file.bytes for file in files) + shard_bytes, dict(view.meta.get(QUERIES, {})),
-        holder(layout.lock), tuple(warned),
+        holder(layout.lock), tuple(text.replace(str(held.path), str(layout.path)) for text in warned),
     )  # fmt: skip
 
 
 def inspect_commit(path: str | Path, epoch: int) -> CommitInfo:
     """What one commit changed. It must be in the log still: `oldest` of `inspect` tells from where on."""
-    layout = Layout(Path(path))
-    stored = read_format(layout)
-    commit = beside_a_writer(layout, lambda: _commit(layout, stored.store, epoch))
-    files = files_from_json(commit.content.head["files"])
+    with pinned(Layout(Path(path))) as layout:
+        store = read_format(layout).store
+        commit = beside_a_writer(layout, lambda: _commit(layout, store, epoch))
+        files = files_from_json(commit.content.head["files"])
+        parts = [*commit.content.tables(), *read_shard_files(layout.path, _there(layout, files))]
     changed: dict[str, int] = {}
     deleted: dict[str, int] = {}
-    for name, rows in (*commit.content.tables(), *read_shard_files(layout.path, _there(layout, files))):
+    for name, rows in parts:
         gone = rows[DELETED].to_numpy().sum() if DELETED in rows.column_names else 0
         changed[name] = changed.get(name, 0) + rows.num_rows - int(gone)
         deleted[name] = deleted.get(name, 0) + int(gone)
@@ -151,6 +155,6 @@ def _commit(layout: Layout, store: int, epoch: int) -> Commit:
     return found
 
 
-def _there(layout: Layout, files: list[Any]) -> list[Any]:
+def _there(layout: Layout, files: list[ShardFile]) -> list[ShardFile]:
     """Shard files that no newer base has replaced: those can still be counted."""
     return [file for file in files if not file.is_dropped and layout.shard_file(file.shard, file.name).is_file()]

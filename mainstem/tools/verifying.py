@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mainstem.errors import CorruptError, StoreError
+from mainstem.query.asof import oldest_epoch
 from mainstem.store.disk import store_error
 from mainstem.store.format import Format, read_format
 from mainstem.store.frame import REMEDY
@@ -120,7 +121,7 @@ def _verify(layout: Layout, progress: Told | None) -> Report:
     if not damages:
         damages += [refusal] if refusal is not None else _dead_ends(layout, ways)
     return Report(
-        layout.path, stored.version, _oldest(files), files.epoch, files.commits, int(files.meta.get("seq", 0)),
+        layout.path, stored.version, oldest_epoch(layout), files.epoch, files.commits, int(files.meta.get("seq", 0)),
         files.count, files.bytes, time.perf_counter() - begun, whole[-1].digest if whole else "", ways, tuple(damages),
         tuple(files.notes),
     )  # fmt: skip
@@ -130,11 +131,6 @@ def _without_format(layout: Layout, error: CorruptError) -> Report:
     first = str(error).splitlines()[0]
     damage = Damage(layout.format, first, "what the tables are; their rows may be whole", REMEDY)
     return Report(layout.path, 0, 0, 0, 0, 0, 1, 0, 0.0, "", (), (damage,), ())
-
-
-def _oldest(files: Files) -> int:
-    first = min(files.layout.segment_epochs(), default=1)
-    return 0 if first == 1 else min((s.epoch for s in files.snapshots if s.epoch + 1 >= first), default=files.epoch)
 
 
 def _costs(files: Files, ways: tuple[Way, ...], whole: list[Way]) -> Iterator[Damage]:

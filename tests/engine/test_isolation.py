@@ -138,9 +138,7 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("good", [True, False])
 @pytest.mark.parametrize(("level", "protocol"), WAYS)
-def test_who_sees_what_is_not_committed(
-    level: str, protocol: str, good: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_sees_what_is_not_committed(level: str, protocol: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One transaction has written and not committed, another one reads its row."""
     columns = {"slot": [0, 5, 1], "peer": [9, 9, 0], "value": [1, 2, 3], "work": [0] * 3, "good": [good, True, True]}
     events = pa.table({"ts": [0, 1, 2], **columns})

@@ -172,7 +172,8 @@ def test_a_durable_run_goes_on_where_it_ended(level: str, protocol: str, tmp_pat
     assert stored == app.state["Slot"]
 
 
-def test_auto_stays_in_order_when_that_is_cheapest() -> None:
+def test_auto_stays_in_order_when_that_is_cheapest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 1.0)  # whatever the machine is doing
     batch = bank(isolation="PL2").run(bank_events(300), threads=2).stats.batches[0]
     assert batch.engine == "serial" and "event order is right at every level" in batch.why
 

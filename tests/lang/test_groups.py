@@ -421,14 +421,15 @@ def test_levels_of_groups() -> None:
 
 
 def test_a_group_that_fails_while_it_is_declared_leaves_none_behind() -> None:
-    module = program("")
-    with pytest.raises(ZeroDivisionError), module.app.atomic(module.Move):
-        module.app.on(module.Move)(lambda e: None)
-        raise ZeroDivisionError
-    module.app._functions.clear()
-    with module.app.atomic(module.Move):
-        module.app.on(module.Move)(agreed)
-    assert module.app._functions[0].group == "agreed"
+    app = program("").app
+    broken = "with app.atomic(Move):\n    app.on(Move)(shown)\n    1 / 0\n"
+    scope = {"app": app, "Move": "Move", "shown": agreed}
+    with pytest.raises(ZeroDivisionError):
+        exec(broken, scope)
+    assert [b.group for b in app.spec.functions] == [None]
+    with app.atomic("Move", name="after"):
+        app.on("Move")(balances)
+    assert [b.group for b in app.spec.functions] == [None, "after"]
 
 
 def test_user_errors_name_the_group() -> None:

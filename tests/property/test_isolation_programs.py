@@ -57,9 +57,7 @@ def test_more_uncompiled() -> None:
 LONG = pytest.mark.long
 
 
-@pytest.mark.parametrize(
-    ("number", "refs"), [(0, 3), pytest.param(1, 6, marks=LONG), pytest.param(2, 4, marks=LONG)]
-)
+@pytest.mark.parametrize(("number", "refs"), [(0, 3), pytest.param(1, 6, marks=LONG), pytest.param(2, 4, marks=LONG)])
 def test_compiled(number: int, refs: int) -> None:
     name = f"isolation {number}"
     source = generate_program(

@@ -25,10 +25,11 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def case_of(seed: int) -> Case:
-    """Two of three programs are made to fall apart into stages, others are as they come."""
+    """Two of three programs are made to fall apart into stages, others are as they come; some have groups."""
     small = {"statements": (2, 4), "refs": (1, 6)} if seed % 2 else {}
     layered = {"layered": 0.9, "tables": (2, 4), "extremes": 0.005} if seed % 3 else {}
-    return generate_case(f"replay {seed}", n=40, **small, **layered)
+    grouped = {"groups": 0.6} if seed % 5 == 2 else {}
+    return generate_case(f"replay {seed}", n=40, **small, **layered, **grouped)
 
 
 def check(seed: int, folder: Path, tally: Counter[str]) -> None:
@@ -58,6 +59,7 @@ def note(flow: Dataflow, tally: Counter[str]) -> None:
     tally["replays"] += 1
     tally["several waves"] += len(flow.waves) > 1
     tally["computed keys"] += len(flow.computed)
+    tally["groups"] += sum(f.group for f in flow.program.functions)
     tally["whole"] += sum(piece.exact for piece in flow.pieces)
     tally["keyed"] += sum(stage.keyed for stage in flow.stages)
     tally["not keyed"] += sum(not stage.keyed for stage in flow.stages)
@@ -74,7 +76,7 @@ def test_generated_programs_agree_with_the_oracle(first: int, tmp_path: Path) ->
         check(seed, tmp_path, tally)
     # What the programs are made of: a suite that lost its variety would still pass.
     kinds = ("several waves", "keyed", "not keyed", "handed to a stage", "handed home", "codes", "returns",
-             "computed keys", "whole", "rare, rare")  # fmt: skip
+             "computed keys", "whole", "groups", "rare, rare")  # fmt: skip
     assert all(tally[kind] > 0 for kind in kinds) and not tally["rare, tied"], tally
 
 

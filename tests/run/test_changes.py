@@ -226,7 +226,8 @@ def test_a_nan_that_stays_one_is_no_change_but_minus_zero_is() -> None:
 
 
 def test_times_that_no_calendar_has() -> None:
-    module = load_program(EVERYTHING.replace("row.when = e.when", "row.when = e.when + 9_000_000_000_000_000_000"), "far")
+    far = EVERYTHING.replace("row.when = e.when", "row.when = e.when + 9_000_000_000_000_000_000")
+    module = load_program(far, "changes_far")
     event = module.Put(ts=1, name="x", blob=b"", when=datetime.datetime(1970, 1, 1), number=0.5, pick=0)
     ((change,),) = shown(module.app.run([event], jit=False, changes=True).outputs)
     assert change[2]["when"] == 9_000_000_000_000_000_000

@@ -144,3 +144,15 @@ def newest(rows: int, row: Any, row_last: Any) -> None:
     for r in range(rows):
         if row_last[r] >= 0 and row[r * LINE + TOP] != OTHERS:
             row_last[r] = row[r * LINE + TOP]
+
+
+@kernel
+def fill_slots(
+    table: int, ops: int, op_row: Any, op_write: Any, op_slot: Any, row_table: Any, row_base: Any, records: Any
+) -> None:
+    """Copies the record before the batch into the slot of every version of a table; `records` as rows of words."""
+    for o in range(ops):
+        row = op_row[o]
+        if op_write[o] != 0 and row_table[row] == table:
+            for c in range(records.shape[1]):
+                records[op_slot[o], c] = records[row_base[row], c]

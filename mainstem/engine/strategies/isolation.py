@@ -78,15 +78,14 @@ def _prepared(work: Work) -> tuple[int, Any]:
 
 
 def _fill_slots(work: Work) -> None:
-    """Who reads a version that is not installed may come before anything is in it, and finds the row before the batch."""
+    """Who reads a version that is not installed may come before anything is in it: then it finds the row as it was."""
     batch, versions = work.batch, work.versions
     assert versions is not None
-    writes = np.flatnonzero(batch.op_write[: batch.ops] == 1)
-    table = batch.row_table[batch.op_row[writes]]
     for i, records in enumerate(versions.records):
-        own = writes[table == i]
-        held = words(records)
-        held[versions.op_slot[own]] = held[batch.row_base[batch.op_row[own]]]
+        load("rows", work.jit).fill_slots(
+            i, batch.ops, batch.op_row, batch.op_write, versions.op_slot, batch.row_table, batch.row_base,
+            words(records),
+        )  # fmt: skip
 
 
 def _finish(work: Work, b: Any, retries: np.ndarray) -> None:

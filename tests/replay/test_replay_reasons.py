@@ -1,0 +1,55 @@
+"""Which of several aborts comes first, in functions that stages have taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from replay_support import replayed
+
+import mainstem as ms
+from mainstem.replay import RareAbort, staged
+from mainstem.testing import Outcome, assert_same
+
+app = ms.App("reasons")
+
+
+@app.event
+class Step:
+    a: int
+    b: int
+
+
+@app.table(key=int)
+class Left:
+    n: int = 0
+
+
+@app.table(key=int)
+class Right:
+    n: int = 0
+
+
+@app.on(Step)
+def divides(e):  # type: ignore[no-untyped-def]
+    Left[e.a].n = Right[e.b].n  # type: ignore[index]
+    share = 100 // (e.a - 3)  # noqa: F841  (nothing needs it, but it may fail before the other abort)
+    ms.require(e.b > 2, "too small")
+
+
+@app.on(Step)
+def back(e):  # type: ignore[no-untyped-def]
+    Right[e.a].n = Left[e.b].n + 1  # type: ignore[index]
+
+
+def test_a_computation_that_fails_before_an_abort(tmp_path: Path) -> None:
+    """Nobody knows of a rare failure when stages are made, so the replay starts again and gives its reason."""
+    log = pa.table({"ts": [1, 2, 3], "a": [1, 3, 2], "b": [5, 1, 1]})
+    outputs = app.run(log, engine="oracle").outputs
+    assert outputs["reason"].to_pylist() == [None, None, "division by zero", None, "too small", None]
+    expected = Outcome(outputs, dict(app.state))
+    with pytest.raises(RareAbort, match="function 0 aborted with the rare code"):
+        replayed(staged(app.spec, "rare", jit=False), [log], tmp_path / "rare", jit=False, shards=2, size=2, epoch=1)
+    flow = staged(app.spec, "tied", jit=False)
+    assert_same(expected, replayed(flow, [log], tmp_path / "tied", jit=False, shards=2, size=2, epoch=1))
