@@ -232,6 +232,13 @@ class App(Groups):
             self._program = build(self.spec)
         return self._program
 
+    @property
+    def _interpretable(self) -> Program:
+        """The program as the interpreter runs it, whether or not it can be compiled."""
+        if not self.program.compiled:
+            return self.program
+        return dataclasses.replace(self.program, spec=self.spec, why_interpreted=("engine='interpreted' says so",))
+
     def explain(
         self, format: Literal["text", "mermaid", "svg"] = "text", *, analyze: bool = False,
         what_if: Mapping[str, int] | None = None, log: Any = None, sample: int = SAMPLE,
@@ -319,8 +326,9 @@ class App(Groups):
             if engine == "oracle":
                 result, tables = run_oracle(self.spec, self.program, events, **options, changes=changes)
             else:
+                program = self._interpretable if engine == "interpreted" else self.program
                 result, tables = run_embedded(
-                    self.program, events, **options, state=state, out=out, resume=resume, how=how,
+                    program, events, **options, state=state, out=out, resume=resume, how=how,
                     kept={"durability": durability, "keep": keep},
                 )
         self.state, self._last_run = StateView(tables), result.stats

@@ -31,6 +31,16 @@ def test_every_batch_size_gives_the_oracle(batch: int, jit: bool) -> None:
     assert_same(programs.app.run(EVENTS, initial=programs.initial(), batch=batch, jit=jit))
 
 
+@pytest.mark.parametrize("batch", [7, 65_536])
+def test_a_program_that_compiles_can_be_interpreted(tmp_path: Path, batch: int) -> None:
+    run = programs.app.run(
+        EVENTS, initial=programs.initial(), batch=batch, engine="interpreted", state=tmp_path / "state"
+    )
+    assert_same(run)
+    assert run.outputs.schema == expected()[0].schema
+    assert {stats.engine for stats in run.stats.batches} == {"interpreted"}
+
+
 def test_forms_of_input_give_one_result(tmp_path: Path) -> None:
     pq.write_table(EVENTS, tmp_path / "log.parquet")
     objects = [programs.Transfer(**row) for row in EVENTS.to_pylist()]
