@@ -144,6 +144,9 @@ class _Benchmark:
     def log(self, events: int) -> Path:
         return spam_log(self.options.folder, events, seed=self.options.seed, say=self.say)
 
+    def short_log(self) -> Path:
+        return self.log(min(WARM_UP_EVENTS, self.options.events))
+
     def memory(self) -> None:
         """Replays logs of growing size, each in a session that has not run anything: the peak must not grow."""
         for events in sorted(self.options.memory_events):
@@ -157,7 +160,7 @@ class _Benchmark:
 
     def warm_up(self, ways: Sequence[Way]) -> None:
         """Not counted: code is compiled or loaded, Spark has seen each plan. Serial runs do that themselves."""
-        log = self.log(min(WARM_UP_EVENTS, self.options.events))
+        log = self.short_log()
         for way in ways:
             if way.role is not Role.SERIAL:
                 self.say(f"warming up: {way.name}")
@@ -168,7 +171,8 @@ class _Benchmark:
     def compare(self, ways: Sequence[Way]) -> None:
         log = self.log(self.options.events)
         read_through(log)
-        self.results.runs = take_turns(ways, log, self.scratch, self.options.repeats, self.say)
+        turns = self.options.repeats
+        self.results.runs = take_turns(ways, log, self.short_log(), self.scratch, turns, self.say)
         exact = [(f"{r.way.name}, {scan_text(r.scan)}", a) for r in self.results.runs if r.way.exact for a in r.answers]
         self.check([("hand-written loop", self.results.of(Role.SERIAL, True)[-1].answers[0]), *exact])
 

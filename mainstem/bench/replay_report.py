@@ -21,8 +21,8 @@ PAPER = (
     "The first to beat it are 2 hosts (8 vCPUs, 1.4 ×), without the scan 4 hosts."
 )
 TURNS = (
-    "From Parquet files in the page cache to written Parquet files. Turns are interleaved; all have run once on a "
-    "short log before, which is not counted. Digests are of the verdicts on all messages."
+    "From Parquet files in the page cache to written Parquet files. Turns are interleaved; before each, the contender "
+    "replays a short log, which is not counted. Digests are of the verdicts on all messages."
 )
 
 

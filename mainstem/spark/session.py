@@ -36,6 +36,10 @@ WORKER_MEMORY: dict[str, str] = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
     "MIMALLOC_PURGE_DELAY": "-1",
+    # A worker that was just started touches all its memory for the first time: in large pages, with few faults. Where
+    # Linux does not offer them, or another C library runs, these say nothing.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MIMALLOC_ALLOW_LARGE_OS_PAGES": "1",
 }
 """Environment of Python workers."""
 
