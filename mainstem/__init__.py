@@ -18,6 +18,7 @@ from mainstem.errors import (
     StoreError,
     UserCodeError,
 )
+from mainstem.gate import Gate
 from mainstem.lang import abort, require
 from mainstem.query import Change, Database
 from mainstem.query import open_db as open  # `ms.open("dir/")` reads like the built-in
@@ -26,6 +27,12 @@ from mainstem.schema import Array
 from mainstem.state import entries
 from mainstem.variants import variants
 from mainstem.why import Why
+from mainstem.windows.aggregates import all_ as all
+from mainstem.windows.aggregates import any_ as any
+from mainstem.windows.aggregates import avg, count, distinct, first, fold, last
+from mainstem.windows.aggregates import max_ as max
+from mainstem.windows.aggregates import min_ as min
+from mainstem.windows.aggregates import sum_ as sum  # `ms.sum("kwh")` reads like the built-in
 
 __version__ = "0.1.0"
 
@@ -35,6 +42,7 @@ __all__ = [
     "Change",
     "CorruptError",
     "Database",
+    "Gate",
     "HistoryError",
     "InputError",
     "LockedError",
@@ -47,11 +55,22 @@ __all__ = [
     "UserCodeError",
     "Why",
     "abort",
+    "all",
+    "any",
+    "avg",
     "check",
     "configure",
+    "count",
+    "distinct",
     "entries",
+    "first",
+    "fold",
+    "last",
+    "max",
+    "min",
     "open",
     "require",
+    "sum",
     "variants",
 ]
 

@@ -22,6 +22,7 @@ from mainstem.lang.combine import combined
 from mainstem.lang.history import History, history_schema
 from mainstem.lang.program import EVENT_ORDER, PROTOCOLS
 from mainstem.lang.tables import Failures
+from mainstem.options import names_of, refuse_changes
 from mainstem.progress import Tell, following
 from mainstem.replay.keys import with_key_columns
 from mainstem.replay.predict import SAMPLE, predict
@@ -30,6 +31,8 @@ from mainstem.run import run_embedded, run_oracle
 from mainstem.schema import MISSING, EventSchema, Field, TableSchema, type_of
 from mainstem.store import Durability
 from mainstem.why import Log
+from mainstem.windowed import Windowed
+from mainstem.windows import Window
 
 if TYPE_CHECKING:
     from mainstem.spark.compare import Replays
@@ -45,7 +48,7 @@ def check(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class App(Groups):
+class App(Groups, Windowed):
     """A program: events, tables, functions, and ways to run them.
 
     `isolation` ("PL1" to "PL4") and `protocol` ("lock", "timestamp" or "auto") say how its transactions are kept apart
@@ -59,6 +62,7 @@ class App(Groups):
         self._tables: dict[str, Table] = {}
         self._functions: list[Bound] = []
         self._derives: list[Derive] = []
+        self._windows: dict[str, Window] = {}
         self._atomic: str | None = None  # the event type of the group that is being declared
         self._program: Program | None = None
         self._last_run: Stats | None = None
@@ -151,6 +155,7 @@ class App(Groups):
         It takes an Arrow record batch of the event's declared fields and gives a mapping of the new columns.
         """
         name = self._event_name(event, "@app.derive")
+        self._refuse_window(name, "@app.derive")
         if not columns:
             raise ProgramError("@app.derive names no column", remedy="write @app.derive(Event, column=type, …)")
 
@@ -195,7 +200,7 @@ class App(Groups):
     ) -> App:
         """The same app with other functions and tables in place of its own."""
         other = App(name, isolation=self.isolation, protocol=self.protocol)
-        other._events = dict(self._events)
+        other._events, other._windows = dict(self._events), dict(self._windows)
         other._tables = {key: table(handle) for key, handle in self._tables.items()}
         other._functions = [dataclasses.replace(b, function=function(b.function)) for b in self._functions]
         other._derives = [dataclasses.replace(d, function=function(d.function)) for d in self._derives]
@@ -217,13 +222,12 @@ class App(Groups):
     @property
     def spec(self) -> Spec:
         """The declarations."""
+        windows = tuple(self._windows.values())
+        inputs = [event for name, event in self._events.items() if name not in self._windows]
         return Spec(
-            self.name,
-            tuple(self._events.values()),
-            tuple(self._tables.values()),
-            tuple(self._functions),
-            tuple(self._derives),
-        )
+            self.name, (*inputs, *(w.closed for w in windows)), tuple(self._tables.values()), tuple(self._functions),
+            tuple(self._derives), windows,
+        )  # fmt: skip
 
     @property
     def program(self) -> Program:
@@ -258,6 +262,7 @@ class App(Groups):
         if analyze:
             text += f"\nwhat ran last\n{textwrap.indent(self._analysis(), '  ')}\n"
         if what_if is not None:
+            self._refuse_windows("explain(what_if=…)")
             if log is None:
                 raise ProgramError("explain(what_if=…) measures with events", remedy="pass log=, what app.run takes")
             text += "\n" + predict(_flows_of([self]), log, what_if, sample=sample, initial=initial).text
@@ -284,6 +289,7 @@ class App(Groups):
         batch: int = BATCH,
         on_bad: Literal["raise", "reject"] = "raise",
         unsorted: Literal["error", "batch"] = "error",
+        complete: bool | None = None,
         out: str | Path | None = None,
         engine: str = "auto",
         resume: bool = False,
@@ -307,14 +313,16 @@ class App(Groups):
         docs/engines.md tells them apart and their options: explore, unit, abort, sharing, partitions, groups),
         interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs kernels uncompiled.
         `unsorted`: with "batch", events may be out of order inside a batch of `batch` events; one that comes after a
-        batch with larger timestamps is late, and `on_bad` decides about it. `progress`: "auto" shows a bar on a
-        terminal when the run takes longer than a moment; a function is called with the number of events of each
-        finished batch. `isolation`, `protocol`: for this run, instead of those of the app and its groups;
-        `history=True` records what a protocol does, as `result.history`. `changes=True` adds the column `changes` to
-        the outputs: the rows that each transaction installed (docs/transactions.md).
+        batch with larger timestamps is late, and `on_bad` decides about it. `complete`: whether windows that are open
+        at the end of the events close there; left out, they do unless `state` keeps them for later events.
+        `progress`: "auto" shows a bar on a terminal when the run takes longer than a moment; a function is called with
+        the number of events of each finished batch. `isolation`, `protocol`: for this run, instead of those of the app
+        and its groups; `history=True` records what a protocol does, as `result.history`. `changes=True` adds the column
+        `changes` to the outputs: the rows that each transaction installed (docs/transactions.md).
         """
         check_engine(self._functions, engine, isolation, protocol, history)
         reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
+        reading["complete"] = state is None if complete is None else complete
         how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
         how |= {"isolation": isolation, "protocol": protocol, "history": history, "changes": changes}
         if engine == "oracle" and (state is not None or out is not None or resume):
@@ -360,19 +368,22 @@ class App(Groups):
         `variants`: apps that differ in their rules (`ms.variants(app, LIMIT=[1, 2])`, or any list). All of them replay
         instead of this one, in one go, and the result has the outputs of each by its name, and tells what changed.
         """
-        _refuse_changes("replay", options)
+        refuse_changes("replay", options)
+        for app in variants or [self]:
+            app._refuse_windows("app.replay")
         from mainstem.spark import replay, replay_variants
 
         with following(progress, events) as told:
             if variants is not None:
-                names = _names_of(variants)
+                names = names_of(variants)
                 return replay_variants(names, _flows_of(variants), spark, events, progress=told, **options)
             flows = _flows_of([self]) if self.program.compiled else None
             return replay(self._in_order.program, spark, events, flows=flows, progress=told, **options)
 
     def stream(self, spark: SparkSession, events: DataFrame, **options: Any) -> StreamingQuery:
         """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for the options."""
-        _refuse_changes("stream", options)
+        refuse_changes("stream", options)
+        self._refuse_windows("app.stream")
         from mainstem.spark import stream
 
         return stream(self.program, spark, events, **options)
@@ -386,21 +397,3 @@ def _flows_of(apps: Sequence[App]) -> Callable[[Failures], Dataflow]:
         return with_key_columns(combined([dataflow(app._in_order.spec, failures) for app in apps]))
 
     return flow
-
-
-def _names_of(variants: Sequence[App]) -> list[str]:
-    names = [app.name for app in variants]
-    if not names or len(set(names)) < len(names):
-        raise ProgramError(
-            f"variants are known by the names of their apps, but these are {', '.join(names) or 'none'}",
-            remedy="give one or more apps with names that differ: ms.variants(app, LIMIT=[1, 2]) makes such",
-        )
-    return names
-
-
-def _refuse_changes(what: str, options: Mapping[str, Any]) -> None:
-    if "changes" in options:
-        raise ProgramError(
-            f"app.{what} has no changes=: on Spark a transaction may run in pieces, and no piece knows all of its rows",
-            remedy="use app.run(…, changes=True); ms.open(state).watch(table) follows what is committed",
-        )

@@ -10,7 +10,7 @@ from typing import Any
 from mainstem.errors import ProgramError
 from mainstem.schema import KEY_BASES, MISSING, Field, Type, type_of
 
-_OWN_MODULES = ("mainstem.app", "mainstem.declare", "mainstem.groups", "contextlib")
+_OWN_MODULES = ("mainstem.app", "mainstem.declare", "mainstem.groups", "mainstem.windowed", "contextlib")
 
 
 def place() -> dict[str, Any]:

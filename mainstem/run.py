@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from mainstem.engine import BatchStats, Interpreter, inferred_schema, make_executor, outputs_to_arrow, rows_of_arrow
+from mainstem.engine import (
+    BatchResult,
+    BatchStats,
+    Interpreter,
+    inferred_schema,
+    make_executor,
+    outputs_to_arrow,
+    rows_of_arrow,
+)
 from mainstem.engine.changes import CHANGES_FIELD, with_changes
 from mainstem.engine.interpret import interpreted_changes
 from mainstem.errors import InputError, ProgramError
-from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted, open_events
+from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted
 from mainstem.lang import Program, Spec
 from mainstem.progress import Tell
 from mainstem.result import Result, Stats
 from mainstem.state import State, digest
 from mainstem.store import DurableRun
 from mainstem.store.parquet import write_outputs
+from mainstem.windows import Operators, PlainOperators, open_windowed
 
 Tables = dict[str, pa.Table]
+Also = Callable[[BatchResult], dict[str, Any]]
+"""What else a commit keeps, given the result of its batch."""
 CUTS = "cuts"
 """Key of a commit's meta: how a log that was not sorted was cut into batches so far (`Cuts.as_lists`)."""
+WINDOWS = "windows"
+"""Key of a commit's meta: what open windows need to know of the events so far (`Operators.kept`)."""
 
 
 def run_embedded(
@@ -34,6 +49,7 @@ def run_embedded(
     batch: int,
     on_bad: Any,
     unsorted: Unsorted,
+    complete: bool,
     progress: Tell | None,
     state: str | Path | None,
     out: str | Path | None,
@@ -44,6 +60,7 @@ def run_embedded(
     """Runs batch by batch, `how` says with which engine (see `make_executor`); durable when `state` is a directory,
     `kept` says how (`durability`, `keep`)."""
     check_initial(program, initial)
+    reading = _Reading(batch, on_bad, unsorted, complete)
     if out is not None and not resume:
         _check_out(Path(out), continued=state is not None and Path(state).exists())
     if resume and state is None:
@@ -54,15 +71,27 @@ def run_embedded(
         memory = State({t.name: t for t in program.tables})
         memory.load(initial or {})
         run = _MemoryRun(program, memory, how, out)
-        return _run(program, events, batch, on_bad, progress, out, run, unsorted=unsorted)
+        return _run(program, events, reading, progress, out, run, Operators(program.windows))
     told = getattr(progress, "recovering", None)
     with DurableRun(program, state, initial=initial, out=out, how=how, told=told, **kept) as durable:
+        operators = Operators(program.windows)
+        operators.restore(durable.store.meta.get(WINDOWS, {"events": durable.seq, "open": {}}))
         if unsorted == "error" and CUTS not in durable.store.meta:
-            skip = durable.seq if resume else 0
-            return _run(program, events, batch, on_bad, progress, out, durable, skip)
-        cutting = _CuttingRun(durable, batch if unsorted == "batch" else 1)
+            skip = operators.events if resume else 0
+            return _run(program, events, reading, progress, out, _kept(durable, operators), operators, skip)
+        cutting = _CuttingRun(durable, batch if unsorted == "batch" else 1, operators)
         cuts = cutting.resumed(unsorted) if resume else 0
-        return _run(program, events, batch, on_bad, progress, out, cutting, cuts, unsorted)
+        return _run(program, events, reading, progress, out, _kept(cutting, operators), operators, cuts)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How events are read, as `app.run` takes it."""
+
+    batch: int
+    on_bad: Any
+    unsorted: Unsorted
+    complete: bool
 
 
 def _check_out(out: Path, continued: bool) -> None:
@@ -92,6 +121,9 @@ class _MemoryRun:
         self.seq += len(batch)
         return result
 
+    def flush(self) -> None:
+        """Nothing is on its way to a disk."""
+
 
 class _CuttingRun:
     """A durable run that keeps how batches were cut: which rows of an unsorted log were late follows from it.
@@ -99,11 +131,11 @@ class _CuttingRun:
     A run over a sorted log cuts nothing. It stands here as batches of one event, which let no row go back in time.
     """
 
-    def __init__(self, durable: DurableRun, size: int) -> None:
-        self._durable, self._size = durable, size
+    def __init__(self, durable: DurableRun, size: int, operators: Operators) -> None:
+        self._durable, self._size, self._operators = durable, size, operators
         self.state, self.executor = durable.state, durable.executor
         kept = durable.store.meta.get(CUTS)
-        self._cuts = Cuts.regular(1, durable.seq) if kept is None else Cuts.of(kept)
+        self._cuts = Cuts.regular(1, operators.events) if kept is None else Cuts.of(kept)
 
     def resumed(self, unsorted: Unsorted) -> Cuts:
         """What to leave out of the same log: all that is committed."""
@@ -114,25 +146,47 @@ class _CuttingRun:
             )
         return self._cuts
 
+    def run(self, batch: EventBatch, also: Also = lambda result: {}) -> Any:
+        came = self._operators.events - self._cuts.events if self._operators.windows else len(batch)
+        if came:
+            self._cuts = self._cuts.followed_by(self._size, came)
+        return self._durable.run(batch, lambda result: {CUTS: self._cuts.as_lists(), **also(result)})
+
+    def flush(self) -> None:
+        self._durable.flush()
+
+
+class _WindowedRun:
+    """A durable run that keeps open windows with every commit."""
+
+    def __init__(self, runner: DurableRun | _CuttingRun, operators: Operators) -> None:
+        self._runner, self._operators = runner, operators
+        self.state, self.executor = runner.state, runner.executor
+
     def run(self, batch: EventBatch) -> Any:
-        self._cuts = self._cuts.followed_by(self._size, len(batch))
-        return self._durable.run(batch, lambda _: {CUTS: self._cuts.as_lists()})
+        return self._runner.run(batch, lambda _: {WINDOWS: self._operators.kept()})
+
+    def flush(self) -> None:
+        self._runner.flush()
+
+
+def _kept(runner: DurableRun | _CuttingRun, operators: Operators) -> DurableRun | _CuttingRun | _WindowedRun:
+    return _WindowedRun(runner, operators) if operators.windows else runner
 
 
 def _run(
     program: Program,
     events: Any,
-    batch: int,
-    on_bad: Any,
+    reading: _Reading,
     progress: Tell | None,
     out: str | Path | None,
     runner: Any,
+    operators: Operators,
     skip: int | Cuts = 0,
-    unsorted: Unsorted = "error",
 ) -> tuple[Result, Tables]:
-    stream, rejects = _open(program, events, batch, on_bad, skip, unsorted)
+    stream, rejects = _open(program, events, reading, operators, skip)
     stats, start = Stats(), time.perf_counter()
-    tell = _teller(progress, rejects)
+    tell = _teller(progress, rejects, len(program.inputs))
     outputs: list[pa.RecordBatch] = []
     for piece in stream:
         done = runner.run(piece)
@@ -140,6 +194,7 @@ def _run(
         if out is None:
             outputs.append(done.outputs)
         tell(piece)
+    runner.flush()
     stats.seconds, stats.rejected = time.perf_counter() - start, rejects.count
     tables = runner.state.export()
     result = Result(rejects.table, stats, digest(tables))
@@ -152,8 +207,11 @@ def _run(
     return result, tables
 
 
-def _teller(progress: Tell | None, rejects: Rejects) -> Callable[[EventBatch], None]:
-    """Tells `progress` what a finished batch has to tell; timestamps and rejects only if it asks for them."""
+def _teller(progress: Tell | None, rejects: Rejects, inputs: int) -> Callable[[EventBatch], None]:
+    """Tells `progress` what a finished batch has to tell; timestamps and rejects only if it asks for them.
+
+    Event types from `inputs` on are those of windows, which no input has and nobody waits for.
+    """
     if progress is None:
         return lambda piece: None
     at, rejected = getattr(progress, "at", None), getattr(progress, "rejected", None)
@@ -164,7 +222,7 @@ def _teller(progress: Tell | None, rejects: Rejects) -> Callable[[EventBatch], N
             at(int(piece.ts[-1]))
         if rejected is not None:
             rejected(rejects.count)
-        progress(len(piece))
+        progress(int(np.count_nonzero(piece.kind < inputs)) if inputs < len(piece.columns) else len(piece))
 
     return tell
 
@@ -179,22 +237,24 @@ def _table(outputs: list[pa.RecordBatch], program: Program, schema: pa.Schema) -
 def _open(
     program: Program,
     events: Any,
-    batch: int,
-    on_bad: Any,
+    reading: _Reading,
+    operators: Operators | PlainOperators,
     skip: int | Cuts = 0,
-    unsorted: Unsorted = "error",
 ) -> tuple[Iterator[EventBatch], Rejects]:
+    batch = reading.batch
     if not isinstance(batch, int) or batch < 1:
         raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
-    return open_events(
+    return open_windowed(
         events,
-        program.events,
+        program.inputs,
+        operators,
+        complete=reading.complete,
         batch_size=batch,
-        on_bad=on_bad,
+        on_bad=reading.on_bad,
         derives=program.derives,
         columns=program.used_columns,
         skip=skip,
-        unsorted=unsorted,
+        unsorted=reading.unsorted,
     )
 
 
@@ -207,19 +267,21 @@ def run_oracle(
     batch: int,
     on_bad: Any,
     unsorted: Unsorted,
+    complete: bool,
     progress: Tell | None,
     changes: bool,
 ) -> tuple[Result, Tables]:
     """The serial run that defines right: uncompiled functions, plain dicts, one event at a time."""
     check_initial(program, initial)
-    stream, rejects = _open(program, events, batch, on_bad, unsorted=unsorted)
+    reading = _Reading(batch, on_bad, unsorted, complete)
+    stream, rejects = _open(program, events, reading, PlainOperators(program.windows))
     oracle = Interpreter(spec, dict(program.outputs) or None)
     oracle.keeps_changes = changes
     for table in program.tables:
         if initial and table.name in initial:
             oracle.rows[table.name].update(rows_of_arrow(table, initial[table.name]))
     start, seq, rows = time.perf_counter(), 0, []
-    tell = _teller(progress, rejects)
+    tell = _teller(progress, rejects, len(program.inputs))
     for piece in stream:
         rows += oracle.run(piece, seq)
         seq += len(piece)

@@ -40,6 +40,8 @@ _ARROW = {
 _STORAGE = {"int": "i8", "float": "f8", "bool": "u1", "str": "i8", "bytes": "i8", "datetime": "i8"}
 _PYTHON = {int: "int", float: "float", bool: "bool", str: "str", bytes: "bytes", datetime.datetime: "datetime"}
 _DEFAULT: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "datetime": 0}
+RING_COUNT, RING_LOST, RING_TS = "_count", "_lost", "_ts"
+"""Fields of a history's rows: entries ever added, the time of the newest one that is gone, the times of those kept."""
 KEY_BASES = ("int", "str", "bytes", "datetime")
 
 

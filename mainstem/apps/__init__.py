@@ -19,6 +19,8 @@ APPS = {
     "ledger_work": "mainstem.apps.ledger_work",
     "spam": "mainstem.apps.spam",
     "fraud": "mainstem.apps.fraud",
+    "meters": "mainstem.apps.meters",
+    "comments": "mainstem.apps.comments",
 }
 """Name -> module. Names only, so that a command line can list them without importing any."""
 

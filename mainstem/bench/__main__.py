@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mainstem.apps.workloads.multiway import QUERIES
 from mainstem.bench import bank as bank_bench
 from mainstem.bench import (
     bank_options,
@@ -21,13 +22,16 @@ from mainstem.bench import (
     replay_options,
     replay_report,
     schedule_report,
+    windows_report,
 )
 from mainstem.bench import batches as batches_bench
 from mainstem.bench import dynamic as dynamic_bench
+from mainstem.bench import gate as gate_bench
 from mainstem.bench import latency as latency_bench
 from mainstem.bench import ledger as ledger_bench
 from mainstem.bench import replay as replay_bench
 from mainstem.bench import schedule as schedule_bench
+from mainstem.bench import windows as windows_bench
 from mainstem.bench.engines import AUTO, SERIAL, Way, ways_named
 from mainstem.bench.plot import check_plot
 from mainstem.errors import MainstemError
@@ -297,6 +301,55 @@ def bank(
         bank_plot.draw(results, plot)
     if json is not None:
         bank_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def windows(
+    query: Annotated[list[str] | None, typer.Option(help="k-OS, W-OI, …; may be repeated (default: all).")] = None,
+    inputs: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated (default: 5, 10, 15, 20).")] = None,
+    events: Annotated[int, typer.Option(min=1_000, help="Events of a run.")] = 1_000_000,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each operator; the best counts.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="5 and 20 inputs, 100k events, one run: minutes.")] = False,
+    threads: Threads = 2,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """Window operators on the twelve queries of multiway aggregation: throughput and latency by number of inputs.
+
+    Fails (exit code 1) when two operators gave different windows.
+    """
+    options = windows_bench.Options(
+        queries=_known("--query", query, list(QUERIES)) or tuple(QUERIES),
+        inputs=tuple(inputs or (5, 10, 15, 20)), events=events, repeats=repeats, threads=threads, seed=seed,
+    )  # fmt: skip
+    results = windows_bench.benchmark(options.quick if quick else options, _progress)
+    windows_report.print_results(results, _console(WIDTH_MIN))
+    if json is not None:
+        windows_report.write(results, json)
+    raise typer.Exit(1 if results.disagreements else 0)
+
+
+@cli.command()
+def gate(
+    inputs: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated [default: 5, 10, 15, 20].")] = None,
+    events: Annotated[int, typer.Option(min=1_000, help="Events of each run.")] = 1_000_000,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each structure.")] = 3,
+    feeders: Annotated[int, typer.Option(min=1, help="Threads that bring events, each for several inputs.")] = 1,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """The live gate: T-Gate against a plain lock-free skip list and locked queues; the merge of blocks.
+
+    Fails (exit code 1) when two of them gave different orders.
+    """
+    options = gate_bench.Options(
+        inputs=tuple(inputs or gate_bench.Options.inputs), events=events, repeats=repeats, threads=feeders, seed=seed
+    )
+    results = gate_bench.benchmark(options, _progress)
+    gate_bench.print_results(results, _console(WIDTH_MIN))
+    if json is not None:
+        results.write(json)
     raise typer.Exit(1 if results.disagreements else 0)
 
 

@@ -61,6 +61,8 @@ class Workload(StrEnum):
     ledger_work = "ledger_work"
     spam = "spam"
     fraud = "fraud"
+    meters = "meters"
+    comments = "comments"
 
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORMS}.")]

@@ -26,9 +26,9 @@ from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import Ran
 from mainstem.engine.strategies.whole import find_components
-from mainstem.engine.team import default_threads
 from mainstem.lang import Program
 from mainstem.state import State
+from mainstem.team import default_threads
 
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less

@@ -24,12 +24,12 @@ from mainstem.engine.buffers import fresh
 from mainstem.engine.model import Costs
 from mainstem.engine.options import SAFE, Strategy
 from mainstem.engine.parallel import ParallelExecutor
-from mainstem.engine.team import default_threads
 from mainstem.gate import Columns, EventBatch
 from mainstem.gate.batch import constant_kind, identity
 from mainstem.lang import Bound, Program, Spec, Table, build
 from mainstem.schema import EventSchema, Field, TableSchema, Type
 from mainstem.state import State, cache_folder
+from mainstem.team import default_threads
 
 TRANSACTIONS, ROWS, OPS_EACH = 4_096, 50_000, 2
 REPEATS = 5

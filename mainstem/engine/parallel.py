@@ -16,10 +16,10 @@ from mainstem.engine.options import Strategy
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import Breakdown, Ran
 from mainstem.engine.strategies import run_works, split, uses_parts, uses_versions
-from mainstem.engine.team import default_threads
 from mainstem.engine.work import Work
 from mainstem.lang import Program
 from mainstem.state import State
+from mainstem.team import default_threads
 
 
 class ParallelExecutor(Executor):

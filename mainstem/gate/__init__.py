@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mainstem.errors import InputError
 from mainstem.gate.batch import Columns, EventBatch
 from mainstem.gate.cuts import Cuts
-from mainstem.gate.derive import Derive
+from mainstem.gate.derive import Derive, with_derived
+from mainstem.gate.live import Gate
+from mainstem.gate.live.gate import same_events
 from mainstem.gate.merge import Skip, UsedColumns, batches
 from mainstem.gate.rejects import Rejects
 from mainstem.gate.sources import inputs_of
 from mainstem.gate.validate import OnBad, Unsorted, check_on_bad
 from mainstem.schema import EventSchema
 
-__all__ = ["Columns", "Cuts", "Derive", "EventBatch", "Rejects", "Unsorted", "batches", "inputs_of", "open_events"]
+__all__ = [
+    "Columns",
+    "Cuts",
+    "Derive",
+    "EventBatch",
+    "Gate",
+    "Rejects",
+    "Unsorted",
+    "batches",
+    "inputs_of",
+    "open_events",
+]
 
 
 def open_events(
@@ -33,6 +47,8 @@ def open_events(
     Drop or close the iterator to stop early: threads that read ahead end with it.
     """
     check_on_bad(on_bad)
+    if isinstance(events, Gate):
+        return _of_gate(events, schemas, batch_size, derives, skip), events.rejects
     rejects = Rejects()
     stream = batches(
         inputs_of(events, schemas),
@@ -46,3 +62,18 @@ def open_events(
         unsorted=unsorted,
     )
     return stream, rejects
+
+
+def _of_gate(
+    gate: Gate, schemas: Sequence[EventSchema], batch_size: int, derives: Sequence[Derive], skip: Skip
+) -> Iterator[EventBatch]:
+    """A gate has checked what came in, and decides by itself what becomes of bad rows."""
+    if not same_events(gate, schemas):
+        raise InputError(
+            f"the gate brings {', '.join(s.name for s in gate.schemas)}, and the app has other events or fields: "
+            f"{', '.join(s.name for s in schemas)}\n  make the gate with events=app, after all events are declared"
+        )
+    if not isinstance(skip, int):
+        raise InputError("a gate can't leave out rows by position\n  give inputs as tables or files")
+    found = gate.batches(batch_size, skip)
+    return (with_derived(batch, schemas, derives) for batch in found) if derives else found

@@ -31,8 +31,15 @@ class Slice:
         return self.chunk.ts[self.start : self.stop]
 
 
-def assemble(taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, ...]) -> EventBatch:
-    """A batch of the rows taken, given per input (in input order, and in the order of offsets)."""
+Merged = tuple[np.ndarray, np.ndarray]
+"""Times of rows in total order, and their places in the inputs put one behind the other."""
+
+
+def assemble(
+    taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, ...], merged: Merged | None = None
+) -> EventBatch:
+    """A batch of the rows taken, given per input (in input order, and in the order of offsets); `merged` says their
+    order where it is known."""
     if len(taken) == 1 and len(taken[0]) == 1 and taken[0][0].chunk.in_order:
         return _view(taken[0][0], kinds, position)
     in_order = all(part.chunk.in_order for part in chain.from_iterable(taken))
@@ -47,7 +54,7 @@ def assemble(taken: Sequence[Sequence[Slice]], kinds: int, position: tuple[int, 
         ts, kind, columns = _concat_ts(taken[0]), stack.kind(), stack.columns()
     else:
         # Each input is sorted and inputs stand in their order, so the first of equal ts is first in total order.
-        ts, order = merge_order([_concat_ts(slices) for slices in taken])
+        ts, order = merged or merge_order([_concat_ts(slices) for slices in taken])
         kind, columns = stack.reordered(order)
     return EventBatch(frozen(kind), frozen(ts), columns, position)
 

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 import numba
 import numpy as np
 
+from mainstem.gate.packed import fits, merge_packed
+
 _kernel = numba.njit(nogil=True, cache=True)
 
 
 def merge_order(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """All rows of sorted runs by (ts, run): their ts, and their places in the runs put one behind the other."""
+    if fits(runs):
+        return merge_packed(runs)
     ts = np.concatenate(runs)
     order = np.arange(len(ts), dtype=np.int64)
     bounds = np.cumsum([0, *(len(run) for run in runs)])

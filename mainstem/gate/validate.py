@@ -134,8 +134,11 @@ class Validator:
         rows = np.flatnonzero(keep)
         reached = np.maximum.accumulate(np.concatenate(([self.clock], ts[rows])))[:-1]
         for at in np.flatnonzero(ts[rows] < reached).tolist():
-            piece.flaws.add(int(rows[at]), flaw.unsorted(int(ts[rows[at]]), int(reached[at])))
+            piece.flaws.add(int(rows[at]), self._goes_back(int(ts[rows[at]]), int(reached[at])))
             keep[rows[at]] = False
+
+    def _goes_back(self, ts: int, reached: int) -> flaw.Flaw:
+        return flaw.unsorted(ts, reached)
 
     def _report(self, origin: Origin, flaws: flaw.Flaws) -> None:
         piece, bad = origin.piece, flaws.rows()

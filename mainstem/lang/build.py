@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mainstem.errors import ProgramError
 from mainstem.lang.assemble import Assembler
 from mainstem.lang.frame import Uncompilable
@@ -26,9 +28,10 @@ def build(spec: Spec) -> Program:
 def assembled(lowered: Lowered) -> Program:
     spec = lowered.spec
     schemas = tuple(t.schema for t in spec.tables)
-    return Assembler(
+    program = Assembler(
         spec.name, spec.events, schemas, lowered.shared, lowered.checks, lowered.units, lowered.columns, spec.derives
     ).program()
+    return replace(program, windows=spec.windows)
 
 
 def _interpreted(spec: Spec, why: str) -> Program:
@@ -47,4 +50,5 @@ def _interpreted(spec: Spec, why: str) -> Program:
         edges=everything,
         spec=spec,
         why_interpreted=(why,),
+        windows=spec.windows,
     )

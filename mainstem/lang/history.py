@@ -13,9 +13,9 @@ from typing import Any
 from mainstem.errors import ProgramError
 from mainstem.lang import arith
 from mainstem.lang.runtime import Abort, Int64, Row, Table, coerce, current, now, wrap
-from mainstem.schema import MISSING, Field, TableSchema, Type
+from mainstem.schema import MISSING, RING_COUNT, RING_LOST, RING_TS, Field, TableSchema, Type
 
-COUNT, LOST, TS = "_count", "_lost", "_ts"
+COUNT, LOST, TS = RING_COUNT, RING_LOST, RING_TS
 KEEP_MAX = 4096  # a transaction that appends copies its row, so rows must stay small
 EVERYTHING: Any = object()  # `last` left out: all that is kept
 

@@ -13,6 +13,7 @@ from mainstem.lang import ir
 from mainstem.lang.analyse import Dependencies, cycles
 from mainstem.lang.runtime import Table
 from mainstem.schema import EventSchema, TableSchema, Type
+from mainstem.windows import Window
 
 FIXED_COLUMNS = ("ts", "seq", "event", "function", "status", "reason")
 LEVELS = ("PL1", "PL2", "PL3", "PL4")
@@ -48,6 +49,12 @@ class Spec:
     tables: tuple[Table, ...]
     functions: tuple[Bound, ...]
     derives: tuple[Derive, ...] = ()
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[EventSchema, ...]:
+        """Event types that come from outside; those of closed windows stand behind them in `events`."""
+        return self.events[: len(self.events) - len(self.windows)]
 
     @property
     def transactions(self) -> tuple[tuple[Bound, ...], ...]:
@@ -127,6 +134,12 @@ class Program:
     edges: frozenset[tuple[int, int]] = frozenset()
     spec: Spec | None = None
     why_interpreted: tuple[str, ...] = ()
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[EventSchema, ...]:
+        """Event types that come from outside; those of closed windows stand behind them in `events`."""
+        return self.events[: len(self.events) - len(self.windows)]
 
     @property
     def compiled(self) -> bool:
@@ -144,12 +157,14 @@ class Program:
 
     @property
     def used_columns(self) -> dict[str, list[str]]:
-        """Event fields that the functions read, per event type: the only ones worth moving."""
+        """Event fields that functions and windows read, per event type: the only ones worth moving."""
         if not self.compiled:
             return {e.name: [f.name for f in e.fields + e.derived] for e in self.events}
         used: dict[str, dict[str, None]] = {e.name: {} for e in self.events}
         for function in self.functions:
             used[function.event].update(dict.fromkeys(f for f in function.fields if f != "ts"))
+        for window in self.windows:
+            used[window.event.name].update(dict.fromkeys(window.columns))
         return {name: list(fields) for name, fields in used.items()}
 
     @property

@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.errors import InputError
-from mainstem.lang.history import COUNT, LOST, TS
+from mainstem.schema import RING_COUNT as COUNT
+from mainstem.schema import RING_LOST as LOST
+from mainstem.schema import RING_TS as TS
 from mainstem.state.arrow import whole
 
 

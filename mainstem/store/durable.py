@@ -87,6 +87,10 @@ class DurableRun:
     def _output(self, out: str | Path, rows: pa.RecordBatch) -> Output:
         return Output.named(out, f"part-{self.seq:020d}.parquet", lambda path: write_outputs(rows, path), rows.nbytes)
 
+    def flush(self) -> None:
+        """Returns when every batch so far is durable, as far as the chosen durability goes, and visible."""
+        self.store.flush()
+
     def close(self) -> None:
         self.store.close()
 

@@ -135,11 +135,16 @@ class LogCursor:
         return last
 
     def _advice(self) -> str:
-        """A last record may also be one that a power cut left with a hole; only its owner can know."""
-        if self.following() or self._last_legible() > self._next:
+        """The last record, or the last group of them, may be one that a power cut left with a hole.
+
+        Only its owner can know. A record that the writer has noted as synced is no such.
+        """
+        last = self._last_legible()
+        if self.following() or (last > self._next and synced_epoch(self.layout.lock, self.store) >= self._next):
             return ""
+        which = f"epochs {self._next} to {last} are the last records" if last > self._next else "it is the last record"
         return (
-            "\n  it is the last record: if the power failed during that commit, it was never acknowledged, and\n"
+            f"\n  {which}: if the power failed during that commit, it was never acknowledged, and\n"
             f"  `truncate -s {self.offset} {self.path}` drops it"
         )
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from mainstem.engine import Interpreter, outputs_to_arrow, rows_of_arrow
 from mainstem.engine.history import History
 from mainstem.engine.interpret import _events
-from mainstem.gate import open_events
 from mainstem.testing.compare import Outcome
 from mainstem.testing.histories.graph import serialization_graph
 from mainstem.testing.histories.versions import order_versions
+from mainstem.windows import PlainOperators, open_windowed
 
 
 def serial_order(history: History) -> list[int]:
@@ -45,9 +45,10 @@ def serial_order(history: History) -> list[int]:
 def run_in_order(app: Any, events: Any, order: Sequence[int], initial: Mapping[str, pa.Table] | None = None) -> Outcome:
     """What the oracle makes of an app's transactions, one by one in this order. Outputs are in event order."""
     program = app.program
-    stream, _ = open_events(
-        events, program.events, batch_size=max(1, len(order)), derives=program.derives, columns=program.used_columns
-    )
+    stream, _ = open_windowed(
+        events, program.inputs, PlainOperators(program.windows), batch_size=max(1, len(order)),
+        derives=program.derives, columns=program.used_columns,
+    )  # fmt: skip
     oracle = Interpreter(app.spec, dict(program.outputs) or None)
     for table in program.tables:
         if initial and table.name in initial:

@@ -105,7 +105,7 @@ def generate_events(
 def _schemas(events: Any) -> tuple[EventSchema, ...]:
     if isinstance(events, Sequence):
         return tuple(events)
-    return tuple(events.spec.events)
+    return tuple(events.spec.inputs)
 
 
 class _Values:

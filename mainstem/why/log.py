@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mainstem.engine import Executor, InterpretedExecutor, make_executor
 from mainstem.engine.interpret import Record
 from mainstem.errors import MainstemError
-from mainstem.gate import EventBatch, Unsorted, open_events
+from mainstem.gate import EventBatch, Unsorted
 from mainstem.lang import Program, Spec
 from mainstem.state import State
 from mainstem.why.history import LOOK_BACKS, Observed, Reach, Writer, linked, part_of
@@ -30,6 +30,7 @@ from mainstem.why.report import (
     Outcome,
     Why,
 )
+from mainstem.windows import Operators, open_windowed
 
 Wrote = dict[tuple[int, str], frozenset[RowName]]
 """By position in the batch and function: what a transaction wrote."""
@@ -52,7 +53,7 @@ class Log:
     program: Program
     events: Any = field(repr=False)
     initial: Mapping[str, pa.Table]
-    reading: Mapping[str, Any]  # batch, on_bad, unsorted: as `app.run` takes them
+    reading: Mapping[str, Any]  # batch, on_bad, unsorted, complete: as `app.run` takes them
     jit: bool | None
     obstacle: str = ""
 
@@ -175,9 +176,10 @@ class _Replay:
     def _batches(self) -> Iterator[EventBatch]:
         program, reading = self.log.program, self.log.reading
         unsorted: Unsorted = reading["unsorted"]
-        stream, _ = open_events(
-            self.log.events, program.events, batch_size=reading["batch"], on_bad=reading["on_bad"],
-            derives=program.derives, columns=program.used_columns, unsorted=unsorted,
+        stream, _ = open_windowed(
+            self.log.events, program.inputs, Operators(program.windows), complete=reading["complete"],
+            batch_size=reading["batch"], on_bad=reading["on_bad"], derives=program.derives,
+            columns=program.used_columns, unsorted=unsorted,
         )  # fmt: skip
         return stream
 

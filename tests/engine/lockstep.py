@@ -22,7 +22,7 @@ import pytest
 from mainstem.engine import kernels
 from mainstem.engine.kernels.control import LINE, STOP
 from mainstem.engine.strategies import isolation
-from mainstem.engine.team import Team
+from mainstem.team import Team
 
 FOLDER = Path(kernels.__file__).parent
 GENERATED = "<generated kernels>"
@@ -44,18 +44,21 @@ class Baton:
         self.gates = [threading.Semaphore(0) for _ in range(workers)]
         self.active = list(range(workers))
         self.lines = 0
+        self.asleep_until = [0] * workers  # lines: a thread may stand still in a bad place while others get far
 
     def line(self, worker: int) -> None:
         self.lines += 1
         if self.lines > LINES_MAX:
             raise StuckError
         if self.random.random() < self.often:
+            self.asleep_until[worker] = self.lines + self.random.choice((0, 0, 30, 300))
             self.hand_on(worker)
 
     def hand_on(self, worker: int) -> None:
         others = [other for other in self.active if other != worker]
         if others:
-            self.gates[self.random.choice(others)].release()
+            awake = [other for other in others if self.asleep_until[other] <= self.lines]
+            self.gates[self.random.choice(awake or others)].release()
             self.gates[worker].acquire()
 
     def leave(self, worker: int) -> None:

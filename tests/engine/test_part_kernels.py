@@ -17,7 +17,7 @@ from mainstem.engine.options import Strategy
 from mainstem.engine.strategies import RUNNERS
 from mainstem.engine.strategies.precedence import Tally, build
 from mainstem.engine.strategies.tpg import _grouped
-from mainstem.engine.team import Team, team
+from mainstem.team import Team, team
 
 TPG = [
     Strategy("tpg", explore=explore, unit=unit, abort=abort)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
-from mainstem.engine.team import Team, default_threads, team
+from mainstem.team import Team, default_threads, team
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -142,7 +142,7 @@ def test_callers_on_several_threads_take_turns() -> None:
 def test_a_forked_process_has_threads_of_its_own() -> None:
     script = """
 import os
-from mainstem.engine.team import team
+from mainstem.team import team
 team(3).run(lambda w: None)
 child = os.fork()
 seen = set()

@@ -17,7 +17,7 @@ import pytest
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, USEFUL
-from mainstem.engine.team import team
+from mainstem.team import team
 
 SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values")
 TXN_LO, OP_ROW, OP_WRITE, TODO, OP_PREV, OP_SLOT, OP_SRC, OP_VER, VALUES = range(len(SECTIONS))

@@ -21,7 +21,7 @@ from mainstem.engine.native import take
 from mainstem.engine.options import Strategy
 from mainstem.engine.strategies import RUNNERS
 from mainstem.engine.strategies.precedence import Tally
-from mainstem.engine.team import team
+from mainstem.team import team
 
 Ref = tuple[int, int]  # which of the transaction's rows (-1: a site that is not reached), and its mode
 

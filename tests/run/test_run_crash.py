@@ -53,6 +53,13 @@ def killed_at(step: str, count: int, folder: Path, durability: Durability) -> bo
 
 
 @pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a power cut loses what was not synced; tests/store has those."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+
+
+@pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """New log segments every few batches, and snapshots of them before the run ends, so that every step is reached."""
     original, commit = Store.open.__func__, Store.commit  # type: ignore[attr-defined]

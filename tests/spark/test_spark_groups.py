@@ -43,12 +43,13 @@ with groups.atomic(Transfer, name="transfer"):
         Counted[e.source].transfers += 1
         if Counted[e.source].transfers > LIMIT:
             return {"limited": True}
+        return None
 
     @groups.on(Transfer)
     def receive(e):
         ms.require(e.amount != 13, "unlucky")
         if e.amount > 50:
-            return
+            return None
         Received[e.target].total += e.amount + Counted[e.source].transfers % 2
         Received[e.target].last = e.source
         return {"amount": e.amount}

@@ -38,7 +38,8 @@ from mainstem.testing import Outcome, assert_same
 def test_micro_batches_of_any_size(spark: SparkSession, tmp_path: Path, plan: str, per_batch: int) -> None:
     live = Live(spark, tmp_path, meters, meter_log(), per_batch=per_batch)
     initial = {"Meter": pa.table({"key": ["m1", "m2"], "total": [5, 6], "count": [1, 1]})}
-    live.go(plan=plan, partitions=2, initial=initial)
+    durability = {1: "sync", 3: "batch", 100: "none"}[per_batch]
+    live.go(plan=plan, partitions=2, initial=initial, durability=durability, keep=1)
     assert_run(expected(meters, live.table, initial=initial), meters, live.outputs(), live.state)
 
 

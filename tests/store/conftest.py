@@ -16,6 +16,7 @@ from power import Disk
 from store_driver import SCHEMAS, accounts, visits
 
 from mainstem.store import Store, crash, write_shard_file
+from mainstem.store.background import Snapshotter
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,12 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests end, and kill, processes; only a power cut loses what was not synced. That is test_store_power.py."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+
+
+@pytest.fixture
+def no_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots on demand only, for tests that count files; test_background.py is about the others."""
+    monkeypatch.setattr(Snapshotter, "wake", lambda snapshotter: None)
 
 
 @pytest.fixture

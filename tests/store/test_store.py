@@ -22,6 +22,8 @@ from mainstem.state import State, digest
 from mainstem.store import Store
 from mainstem.store.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("no_background")
+
 
 def test_a_new_store_is_epoch_zero(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a" / "b", SCHEMAS) as store:

@@ -17,6 +17,8 @@ from mainstem.query import open_db
 from mainstem.store import Store, StoreWarning, read_shard_files
 from mainstem.store.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("no_background")
+
 SNAPSHOTS = [2, 3]  # of the directory `small`
 SEGMENTS = [3, 4]
 
@@ -198,6 +200,23 @@ def test_damage_in_the_last_record_names_the_way_out(small: Path) -> None:
     assert command[3] == str(segment)
     os.truncate(segment, int(command[2]))
     assert contents(small)[0] == 4
+
+
+def test_a_hole_in_the_last_group_names_the_way_out(tmp_path: Path) -> None:
+    """Records that no sync had reached when the power failed may have got to the disk in any order."""
+    with Store.open(tmp_path, SCHEMAS, durability="batch") as store:
+        for number in range(1, 5):
+            store.commit({"Account": accounts([(number, 1, "x")])}, {})
+        store.flush()
+        store._lock.note_synced(store._stored.store, 1)  # as if the others were one group
+        store._lock.note_synced = lambda *note: None  # type: ignore[method-assign]
+    segment = Layout(tmp_path).segment(1)
+    with flipped(segment, second_record(segment) + 60, 0), pytest.raises(CorruptError) as caught:
+        Store.open(tmp_path, SCHEMAS)
+    assert "lost: epochs 2 to 4" in str(caught.value)
+    assert "epochs 2 to 4 are the last records: if the power failed" in str(caught.value)
+    os.truncate(segment, int(str(caught.value).split("`")[1].split()[2]))
+    assert contents(tmp_path)[0] == 1
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 4, 5])

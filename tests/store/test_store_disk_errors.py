@@ -145,7 +145,7 @@ def test_a_full_disk_in_a_snapshot_leaves_the_store_usable(
             store.commit(ROW, {"batch": 3})
         assert "No space left" in store.warnings[0]
         store.snapshot()
-        assert Layout(tmp_path).snapshot_epochs() == [3]
+        assert Layout(tmp_path).snapshot_epochs()[-1] == 3
     assert contents(tmp_path)[:2] == (3, {"batch": 3})
 
 

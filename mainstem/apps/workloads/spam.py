@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.apps.workloads import check, common
+from mainstem.apps.workloads.texts import Inserts, corpus_of, texts
 from mainstem.errors import InputError
-from mainstem.state import kernel
 
 USERS = 100_000
 ALPHA = 2.0
@@ -32,7 +32,6 @@ FRIENDS_MIN, FRIENDS_MAX = 2, 500
 USERS_PER_IP, FARM_ACCOUNTS_PER_IP = 4, 25
 EMAILS_OF_USERS, EMAILS_OF_SPAMMERS, DECOYS = 0.02, 0.6, 0.02  # of their messages hold an address, of all only an @
 TEXT_MIN, TEXT_MAX = 40, 160  # bytes without the address; an event has about 125 bytes in all
-CORPUS_WORDS = 50_000
 
 
 def initial() -> dict[str, pa.Table]:
@@ -176,7 +175,7 @@ def _chunks(events: int, users: int, alpha: float, spammers: float, spam: float,
     if not alpha > 1:
         raise InputError(f"alpha={alpha} is no exponent of a power law: give a number above 1, such as 2.0")
     network = _Network.of(users, alpha, spammers, seed)
-    corpus, inserts = _corpus(seed), _inserts()
+    corpus, inserts = corpus_of(seed), _inserts()
 
     def make(random: np.random.Generator, first: int, rows: int) -> dict[str, pa.Array]:
         faded = np.exp(-np.arange(first, first + rows) / (FRIENDSHIPS_FADE * users))
@@ -204,80 +203,16 @@ def _chunks(events: int, users: int, alpha: float, spammers: float, spam: float,
             "sender": common.only(user, is_message),
             "recipient": common.only(other, is_message),
             "ip": common.only(ip, is_message),
-            "content": _texts(random, corpus, inserts, is_message, email, decoy),
+            "content": texts(random, corpus, inserts, is_message, (email, decoy), TEXT_MIN, TEXT_MAX),
             "has_email": common.only(email, is_message),
         }
 
     return common.chunks(events, seed, common.STEP_MAX, make)
 
 
-def _corpus(seed: int) -> np.ndarray:
-    """Made-up words, as bytes; messages are pieces of it. No @ in it."""
-    random = np.random.default_rng([seed, CORPUS_WORDS])
-    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgk", np.uint8)
-    likely = np.arange(letters.size, 0, -1) / np.arange(letters.size, 0, -1).sum()
-    sizes = random.integers(2, 9, CORPUS_WORDS)
-    text = random.choice(letters, int((sizes + 1).sum()), p=likely)
-    text[np.cumsum(sizes + 1) - 1] = ord(" ")
-    return text
-
-
-def _inserts() -> tuple[np.ndarray, np.ndarray, int]:
-    """(bytes, offsets, how many of them are e-mail addresses): addresses first, then texts that only have an @."""
+def _inserts() -> Inserts:
+    """E-mail addresses, and texts that only have an @."""
     addresses = [f" offer{i}@shop{i * 7 % 31}.example " for i in range(64)]
     addresses += [f" first.last+{i}@mail.town-{i}.example.org " for i in range(64)]
     decoys = [" @ann ", " tea @ 4.30 ", " two@each ", " me@localhost, ", " @@@ ", " see you @ noon.ok "]
-    encoded = [text.encode() for text in addresses + decoys]
-    offsets = np.cumsum([0, *map(len, encoded)])
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets, len(addresses)
-
-
-def _texts(
-    random: np.random.Generator,
-    corpus: np.ndarray,
-    inserts: tuple[np.ndarray, np.ndarray, int],
-    present: np.ndarray,
-    email: np.ndarray,
-    decoy: np.ndarray,
-) -> pa.Array:
-    """A column of texts where `present`: pieces of the corpus, with an address or a decoy put in."""
-    rows = present.size
-    extra, extra_offsets, addresses = inserts
-    size = np.where(present, random.integers(TEXT_MIN, TEXT_MAX, rows), 0)
-    start = random.integers(0, corpus.size - TEXT_MAX, rows)
-    cut = (size * random.random(rows)).astype(np.int64)
-    which = np.where(email, random.integers(0, addresses, rows), -1)
-    which = np.where(decoy, random.integers(addresses, extra_offsets.size - 1, rows), which)
-    added = np.where(which >= 0, extra_offsets[which + 1] - extra_offsets[which], 0)
-    offsets = np.concatenate([[0], np.cumsum(size + added)]).astype(np.int32)
-    text = np.empty(int(offsets[-1]), np.uint8)
-    _fill(corpus, start, size, cut, extra, extra_offsets, which, offsets, text)
-    valid = pa.array(present).buffers()[1]
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text), valid)
-
-
-@kernel
-def _fill(
-    corpus: np.ndarray,
-    start: np.ndarray,
-    size: np.ndarray,
-    cut: np.ndarray,
-    extra: np.ndarray,
-    extra_offsets: np.ndarray,
-    which: np.ndarray,
-    offsets: np.ndarray,
-    text: np.ndarray,
-) -> None:
-    """Row i: `size[i]` bytes of the corpus from `start[i]` on; the insert `which[i]` (or -1) comes after `cut[i]`."""
-    for i in range(len(start)):
-        at, begin = offsets[i], start[i]
-        for j in range(begin, begin + cut[i]):
-            text[at] = corpus[j]
-            at += 1
-        if which[i] >= 0:
-            for j in range(extra_offsets[which[i]], extra_offsets[which[i] + 1]):
-                text[at] = extra[j]
-                at += 1
-        for j in range(begin + cut[i], begin + size[i]):
-            text[at] = corpus[j]
-            at += 1
+    return Inserts.of(addresses, decoys)

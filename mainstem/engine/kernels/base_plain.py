@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-import time
 from typing import Any
 
-_turnstile = threading.Lock()  # makes read-modify-write one step
+from mainstem.atomics_plain import (
+    atomic_add,
+    atomic_change,
+    atomic_load,
+    atomic_store,
+    prefetch,
+    rest,
+    ticks,
+)
+
+__all__ = [
+    "atomic_add",
+    "atomic_change",
+    "atomic_load",
+    "atomic_store",
+    "byte_at",
+    "inlined",
+    "invoke",
+    "kernel",
+    "prefetch",
+    "rest",
+    "ticks",
+]
 
 
 def kernel(function: Any) -> Any:
@@ -17,45 +37,9 @@ def kernel(function: Any) -> Any:
 inlined = kernel
 
 
-def atomic_add(array: Any, index: int, value: int) -> int:
-    with _turnstile:
-        before = int(array[index])
-        array[index] = before + value
-    return before
-
-
-def atomic_load(array: Any, index: int) -> int:
-    return int(array[index])
-
-
-def atomic_store(array: Any, index: int, value: int) -> None:
-    array[index] = value
-
-
-def atomic_change(array: Any, index: int, expected: int, value: int) -> bool:
-    with _turnstile:
-        if array[index] != expected:
-            return False
-        array[index] = value
-    return True
-
-
-def prefetch(array: Any, index: int) -> None:
-    pass
-
-
 def byte_at(address: int) -> int:
     return ctypes.c_uint8.from_address(int(address)).value
 
 
-def ticks() -> int:
-    return time.perf_counter_ns()
-
-
 def invoke(function: Any, context: Any, item: int, worker: int) -> int:
     return int(function(context, item, worker))
-
-
-def rest(turn: int) -> int:
-    time.sleep(0)
-    return turn + 1

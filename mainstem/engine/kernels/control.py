@@ -12,7 +12,7 @@ LINE = 8  # words of 8 bytes in a cache line
 # Slots of `control`; a run starts with all of them 0.
 NEXT = 0  # the next piece of work that nobody has taken
 DONE = 1  # pieces of work that are finished
-STOP = 2  # not 0: a thread has failed, all others return
+STOP = 2  # not 0: a thread has failed, all others return (`STOP_WORD` of mainstem/team.py)
 PAUSE = 3  # not 0: threads stand still at the next boundary, for a coordinator
 PARKED = 4  # threads that stand still
 EPOCH = 5  # rounds that are over: barriers wait for the next one

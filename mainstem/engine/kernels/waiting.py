@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_load, inlined, kernel, rest, ticks
+from .base import atomic_load, inlined, rest, ticks
 from .control import LINE, STOP
-
-# Turns of `rest` before it sleeps: the caller has something better to sleep on.
-PATIENCE = 250
 
 
 @inlined
@@ -27,11 +24,3 @@ def wait_until(counters: np.ndarray, index: int, value: int, control: np.ndarray
             return -1
         turn = rest(turn)
     return max(ticks() - begin, 0)
-
-
-@kernel
-def wait_briefly(counters: np.ndarray, index: int, value: int) -> None:
-    """Returns when `counters[index]` is `value` or more, or after some microseconds."""
-    turn = 0
-    while turn < PATIENCE and atomic_load(counters, index) < value:
-        turn = rest(turn)

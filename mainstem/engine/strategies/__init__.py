@@ -11,8 +11,8 @@ from mainstem.engine.strategies.isolation import run_locked, run_stamped
 from mainstem.engine.strategies.nested import run_at_once, split
 from mainstem.engine.strategies.tpg import run_tpg
 from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk, run_nolock, run_pat, run_serial
-from mainstem.engine.team import Team
 from mainstem.engine.work import Work
+from mainstem.team import Team
 
 __all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_parts", "uses_versions"]
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from mainstem.engine.options import COLD, HOT, Strategy
 from mainstem.engine.strategies.whole import Components, find_components
-from mainstem.engine.team import Team, team
 from mainstem.engine.work import Work
+from mainstem.team import Team, team
 
 
 def split(work: Work) -> list[Work]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from mainstem.engine.kernels.control import LINE
 from mainstem.engine.strategies.precedence import Precedence, Tally, build, group_vertices
-from mainstem.engine.team import Team
 from mainstem.engine.work import Work
+from mainstem.team import Team
 
 
 def run_tpg(work: Work, team: Team) -> Tally:

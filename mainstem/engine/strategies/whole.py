@@ -8,8 +8,8 @@ import numpy as np
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
-from mainstem.engine.team import Team
 from mainstem.engine.work import Work
+from mainstem.team import Team
 
 PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
 BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest

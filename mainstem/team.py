@@ -18,10 +18,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mainstem.engine.kernels.control import LINE, STOP
-from mainstem.state.jit import JIT_ENABLED
+from mainstem.jit import JIT_ENABLED
 
 Task = Callable[[int], None]
+
+STOP_WORD = 16
+"""The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
+
+LINE = 8  # words of 8 bytes in a cache line
 
 
 class _Run:
@@ -41,7 +45,7 @@ class _Run:
         """The other threads may wait for what will never be done: tell them to return."""
         self.errors.append(error)
         if self.control is not None:
-            self.control[STOP * LINE] = 1
+            self.control[STOP_WORD] = 1
 
 
 class _Thread:
@@ -119,7 +123,7 @@ class Team:
     def run(self, task: Task, control: np.ndarray | None = None) -> None:
         """Calls `task(worker)` in every worker and returns when all have returned.
 
-        When one raises, also KeyboardInterrupt, the `STOP` slot of `control` tells the others to return; the first
+        When one raises, also KeyboardInterrupt, word `STOP_WORD` of `control` tells the others to return; the first
         exception is raised again here. A task must not use the team that it runs on.
         """
         run = _Run(task, control)
@@ -222,6 +226,6 @@ def _wait_briefly() -> Callable[[np.ndarray, int, int], None]:
     """Waits without Python's lock, so only when kernels are compiled."""
     if not JIT_ENABLED:
         return lambda counters, index, value: None
-    from mainstem.engine.kernels.waiting import wait_briefly
+    from mainstem.waiting import wait_briefly
 
     return wait_briefly

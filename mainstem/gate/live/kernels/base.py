@@ -1,0 +1,28 @@
+"""What the kernels of this folder are made of; plain Python where nothing is compiled.
+
+Modules beside this one take everything from here, by relative imports, so that a test can put another `base` in its
+place and decide about every single atomic step.
+"""
+
+from __future__ import annotations
+
+from mainstem.jit import JIT_ENABLED, inlined, kernel
+
+if JIT_ENABLED:
+    from mainstem.atomics import atomic_change, atomic_load, atomic_release, atomic_store, rest, ticks
+else:
+    from mainstem.atomics_plain import atomic_change, atomic_load, atomic_release, atomic_store, rest, ticks
+
+__all__ = [
+    "LINE",
+    "atomic_change",
+    "atomic_load",
+    "atomic_release",
+    "atomic_store",
+    "inlined",
+    "kernel",
+    "rest",
+    "ticks",
+]
+
+LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart

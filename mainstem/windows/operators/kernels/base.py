@@ -1,0 +1,12 @@
+"""What the kernels of this folder are made of; plain Python where nothing is compiled."""
+
+from __future__ import annotations
+
+from mainstem.jit import JIT_ENABLED, inlined, kernel
+
+if JIT_ENABLED:
+    from mainstem.atomics import atomic_add, atomic_change, atomic_load, atomic_store, rest, ticks
+else:
+    from mainstem.atomics_plain import atomic_add, atomic_change, atomic_load, atomic_store, rest, ticks
+
+__all__ = ["atomic_add", "atomic_change", "atomic_load", "atomic_store", "inlined", "kernel", "rest", "ticks"]

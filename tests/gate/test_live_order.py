@@ -1,0 +1,34 @@
+"""Whatever the timing of the threads that insert, a gate hands on what sorting everything first would give."""
+
+from __future__ import annotations
+
+import pytest
+from live_support import run_case
+
+from mainstem.gate.live.gate import ORDERS
+
+CASES = 520
+CASES_LONG = 50_000
+
+
+@pytest.mark.parametrize("kind", ["blocks", "list"])
+@pytest.mark.parametrize("first", range(0, CASES, 40))
+def test_the_order_is_that_of_sorting_everything_first(kind: str, first: int) -> None:
+    for seed in range(first, first + 40):
+        found, right = run_case(kind, seed)
+        assert found == right, f"{kind}, seed {seed}"
+
+
+@pytest.mark.parametrize("kind", ["queues", "skiplist"])
+def test_structures_to_compare_with_give_the_same_order(kind: str) -> None:
+    for seed in range(60):
+        found, right = run_case(kind, seed)
+        assert found == right, f"{kind}, seed {seed}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", list(ORDERS))
+def test_the_order_is_that_of_sorting_everything_first_in_many_cases(kind: str) -> None:
+    for seed in range(CASES, CASES + CASES_LONG):
+        found, right = run_case(kind, seed)
+        assert found == right, f"{kind}, seed {seed}"

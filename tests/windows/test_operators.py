@@ -1,0 +1,211 @@
+"""The operators of the literature: whatever the timing, they give the windows of the definition."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mainstem as ms
+from mainstem.engine.kernels.control import LINE, STOP
+from mainstem.errors import InputError, ProgramError
+from mainstem.schema import EventSchema, Field, Type
+from mainstem.team import STOP_WORD
+from mainstem.windows.operators import OPERATORS, Timing, aggregate, prepare, run, running
+from mainstem.windows.plain import PlainEvent, closed_windows
+from mainstem.windows.window import Window, window_of
+
+EVENT = EventSchema(
+    "Reading",
+    tuple(
+        Field(name, Type(base))
+        for name, base in (("meter", "int"), ("zone", "str"), ("wh", "int"), ("ok", "bool"), ("price", "float"))
+    ),
+)
+COMMUTATIVE = {
+    "n": ms.count(), "total": ms.sum("wh"), "mean": ms.avg("wh"), "low": ms.min("wh"), "high": ms.max("wh"),
+    "some": ms.any("ok"), "every": ms.all("ok"),
+}  # fmt: skip
+IN_ORDER = {"first": ms.first("wh"), "last": ms.last("price"), "place": ms.first("zone"), "again": ms.count()}
+UNCOMPILED_SEEDS = 6
+IN_ORDER_NAMES = [name for name, operator in OPERATORS.items() if operator.in_order]
+
+
+def window(size: int = 30, advance: int = 3, by=("meter",), where: str | None = None, **aggregates) -> Window:
+    return window_of(EVENT, 0, "usage", size, advance, by, "time", where, aggregates or COMMUTATIVE)
+
+
+def inputs_of(random: np.random.Generator, inputs: int, rows: int, keys: int) -> list[pa.Table]:
+    """Sorted inputs with ties, bursts and gaps; some are empty, some short."""
+    tables = []
+    for _ in range(inputs):
+        n = int(random.integers(0, rows + 1)) if random.random() < 0.85 else 0
+        steps = random.choice([0, 0, 0, 1, 2, 7, 60], n, p=random.dirichlet(np.ones(7)))
+        zone = pa.array(["north", "süd", "", "zürich"]).take(pa.array(random.integers(0, 4, n)))
+        columns = {"ts": np.cumsum(steps) - int(random.integers(0, 90)), "meter": random.integers(0, keys, n)}
+        columns |= {"zone": zone, "wh": random.integers(-50, 50, n), "ok": random.random(n) < 0.6}
+        tables.append(pa.table(columns | {"price": random.random(n)}))
+    return tables
+
+
+def defined(window: Window, inputs: list[pa.Table]) -> list[dict]:
+    """What the plain definition gives."""
+    rows = [(row["ts"], i, n, row) for i, table in enumerate(inputs) for n, row in enumerate(table.to_pylist())]
+    events = [PlainEvent(at, row[0], row[3]) for at, row in enumerate(sorted(rows, key=lambda row: row[:3]))]
+    return [
+        dict(zip((f.name for f in window.by), found.key, strict=True))
+        | {"start": found.start, "end": found.end}
+        | found.values
+        for found in closed_windows(window, events)
+    ]
+
+
+def stalls(random: np.random.Generator, inputs: list[pa.Table]) -> np.ndarray:
+    """Ticks at which the rows of each input arrive: some come at once, some after a pause of up to a millisecond."""
+    due = []
+    for table in inputs:
+        pauses = random.integers(0, 2_000_000, table.num_rows) * (
+            random.random(table.num_rows) < 3 / (1 + table.num_rows)
+        )
+        due.append(np.cumsum(pauses))
+    return np.concatenate(due)
+
+
+def agree(seed: int, operator: str, rows: int = 120) -> None:
+    random = np.random.default_rng(seed)
+    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
+    by = [("meter",), (), ("zone",), ("zone", "meter")][seed % 4]
+    aggregates = COMMUTATIVE | (IN_ORDER if operator in IN_ORDER_NAMES else {})
+    where = "ok" if seed % 3 == 0 else None
+    shape = window(int(random.integers(1, 50)), int(random.integers(1, 15)), by, where, **aggregates)
+    timing = Timing(stalls(random, inputs)) if seed % 2 else None
+    found = run(prepare(shape, inputs), operator, threads=int(random.integers(1, 4)), timing=timing)
+    assert found.to_pylist() == defined(shape, inputs), f"seed {seed}"
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+class TestLikeTheDefinition:
+    def test_generated_inputs(self, operator: str):
+        for seed in range(25):
+            agree(seed, operator)
+
+    @pytest.mark.long
+    def test_many_more(self, operator: str):
+        for seed in range(1_000, 3_000):
+            agree(seed, operator, rows=300)
+
+    def test_threads_that_race_for_the_same_windows(self, operator: str):
+        """Few keys, long windows, results beyond one buffer, and pools that run dry."""
+        random = np.random.default_rng(5)
+        tables = []
+        for _ in range(6):
+            ts = np.cumsum(random.integers(0, 2, 20_000))
+            values = {"meter": random.integers(0, 3, 20_000), "wh": random.integers(-9, 9, 20_000)}
+            tables.append(pa.table({"ts": ts} | values))
+        shape = window(40, 1, n=ms.count(), total=ms.sum("wh"), high=ms.max("wh"))
+        found = aggregate(shape, tables, operator)
+        assert found.equals(aggregate(shape, tables, "mq"))
+        joined = pa.concat_tables(tables)
+        # Every event is in `size / advance` windows, and nothing is in one twice.
+        assert found["n"].to_numpy().sum() == 40 * joined.num_rows
+        assert found["total"].to_numpy().sum() == 40 * joined["wh"].to_numpy().sum()
+
+    def test_no_events(self, operator: str):
+        nothing = inputs_of(np.random.default_rng(0), 1, 0, 1)
+        assert aggregate(window(), nothing * 3, operator).num_rows == 0
+
+    def test_far_apart_and_far_out(self, operator: str):
+        table = pa.table({"ts": [-(2**62), 0, 2**62], "meter": [1, 1, 1]})
+        found = aggregate(window(10, 5, n=ms.count()), [table, table.slice(1, 1)], operator).to_pylist()
+        assert [(row["start"] + 10 * (row["start"] < 0), row["n"]) for row in found if -20 < row["start"] < 20] == [
+            (5, 2), (0, 2)
+        ]  # fmt: skip
+        assert len(found) == 6
+
+    def test_windows_with_gaps(self, operator: str):
+        table = pa.table({"ts": list(range(20)), "meter": [0] * 20})
+        found = aggregate(window(2, 7, n=ms.count()), [table], operator)
+        assert found.select(["start", "n"]).to_pylist() == [{"start": s, "n": 2} for s in (0, 7, 14)]
+
+    def test_other_events_only_let_time_pass(self, operator: str):
+        table = pa.table({"ts": [1, 2, 3], "event": ["Reading", "Outage", "Reading"], "meter": [7, None, 8]})
+        found = aggregate(window(10, 10, n=ms.count()), [table], operator)
+        assert found.select(["meter", "n"]).to_pylist() == [{"meter": 7, "n": 1}, {"meter": 8, "n": 1}]
+
+    def test_a_thread_that_fails_ends_the_run(self, operator: str, monkeypatch: pytest.MonkeyPatch):
+        start = OPERATORS[operator].start
+
+        def failing(*given):
+            closing, (_, *others) = start(*given)
+            return closing, [lambda: 1 / 0, *others]
+
+        monkeypatch.setitem(running.OPERATORS, operator, running.Operator(failing, True))
+        with pytest.raises(ZeroDivisionError):
+            aggregate(window(n=ms.count()), inputs_of(np.random.default_rng(1), 4, 90, 3), operator)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("aggregates", [{"first": ms.first("wh")}, {"last": ms.last("ok")}])
+    def test_order_needs_order(self, aggregates):
+        with pytest.raises(ProgramError, match=r"'wiml' can't be used: .*depends on the order of events"):
+            aggregate(window(**aggregates), [], "wiml")
+
+    @pytest.mark.parametrize("operator", OPERATORS)
+    @pytest.mark.parametrize("given", [ms.sum("price"), ms.distinct("wh"), ms.fold(lambda a, b: a + b, 0, "wh")])
+    def test_what_does_not_fit_into_one_number(self, operator: str, given):
+        with pytest.raises(ProgramError, match=rf"'{operator}' can't be used: x=.*\n.*operator=\"panes\""):
+            aggregate(window(x=given), [], operator)
+
+    def test_an_unknown_operator(self):
+        with pytest.raises(ProgramError, match=r"'tea' can't be used: there are mq, mq_lf, tuml_sc, tuml_mc, wiml"):
+            aggregate(window(), [], "tea")
+
+    def test_an_unsorted_input_is_named(self):
+        good = pa.table({"ts": [1, 5], "meter": [0, 0]})
+        bad = pa.table({"ts": [2, 9, 4], "meter": [0, 0, 0]})
+        with pytest.raises(InputError, match="row 2 of input 1 has ts 4, after one with ts 9"):
+            aggregate(window(n=ms.count()), [good, bad], "mq")
+
+    def test_a_missing_column_is_named(self):
+        with pytest.raises(InputError, match="input 0 of window usage has no column 'meter'"):
+            aggregate(window(n=ms.count()), [pa.table({"ts": [1]})], "wiml")
+
+    def test_sums_beyond_64_bits(self):
+        table = pa.table({"ts": [1, 2], "meter": [0, 0], "wh": [2**62, 2**62]})
+        with pytest.raises(InputError, match="sums of 'wh' in window usage may need more than 64 bits"):
+            aggregate(window(total=ms.sum("wh")), [table], "wiml")
+
+
+def test_winsets_close_after_their_events_have_come():
+    random = np.random.default_rng(3)
+    inputs = [table for table in inputs_of(random, 8, 100, 4) if table.num_rows]
+    timing = Timing(stalls(random, inputs))
+    prepared = prepare(window(20, 5), inputs)
+    run(prepared, "wiml", timing=timing)
+    ts = prepared.events.ts
+    for number, closed in zip(timing.number, timing.closed, strict=True):
+        inside = (ts >= number * 5) & (ts < number * 5 + 20)
+        assert closed >= timing.due[inside].max()
+
+
+def test_teams_and_strategies_stop_by_the_same_word():
+    assert STOP_WORD == STOP * LINE
+
+
+def test_uncompiled_kernels_mean_the_same():
+    """In a process of its own: whether kernels are compiled is decided when they are imported."""
+    code = f"""
+from test_operators import OPERATORS, agree
+for operator in OPERATORS:
+    for seed in range({UNCOMPILED_SEEDS}):
+        agree(seed, operator, rows=40)
+print("agreed")
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = {**os.environ, "MAINSTEM_JIT": "0", "PYTHONPATH": path}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "agreed\n"
