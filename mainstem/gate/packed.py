@@ -16,7 +16,9 @@ _STEPS_MIN = 4  # below, the bounds of a stretch cost more than it saves
 
 
 def fits(runs: Sequence[np.ndarray]) -> bool:
-    """Whether the rows of these runs can be packed."""
+    """Whether there are rows in these runs, and all of them can be packed."""
+    if not any(map(len, runs)):
+        return False
     span = max(int(run[-1]) for run in runs if len(run)) - min(int(run[0]) for run in runs if len(run))
     return span.bit_length() + sum(map(len, runs)).bit_length() <= 63
 

@@ -26,7 +26,7 @@ DEFAULTS: dict[str, tuple[Type, Any, Any]] = {
     "real": (Type("float"), 3, 3.0),
     "endless": (Type("float"), -math.inf, -math.inf),
     "flag": (Type("bool"), True, True),
-    "text": (Type("str"), "ä\"", "ä\""),
+    "text": (Type("str"), 'ä"', 'ä"'),
     "raw": (Type("bytes"), b"\0\xff", b"\0\xff"),
     "when": (Type("datetime"), 5, 5),
     "row": (Type("float", length=3), [0.1, 2, math.inf], [0.1, 2.0, math.inf]),

@@ -63,9 +63,7 @@ def killed(reached: Reached, in_memory: Callable[[], Path]) -> dict[str, list[tu
 
 
 @pytest.mark.parametrize("step", crash.STEPS)
-def test_killed_and_finished_equals_the_serial_run(
-    step: str, killed: dict[str, list[tuple[Path, int, bool]]]
-) -> None:
+def test_killed_and_finished_equals_the_serial_run(step: str, killed: dict[str, list[tuple[Path, int, bool]]]) -> None:
     """Fails also when no writer was killed there."""
     for folder, seed, _ in killed[step]:
         crash_plan.check(plan_of(seed), folder, kill_server.durable(folder))

@@ -27,9 +27,7 @@ def test_the_model_notices_a_missing_sync(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "after" / "outputs" / staged).read_text() == "text"
 
 
-def test_a_removed_file_whose_removal_is_not_synced_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_file_whose_removal_is_not_synced_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its own content, although the system has given its inode to another file."""
     root = tmp_path / "disk"
     root.mkdir()

@@ -13,11 +13,11 @@ heartbeat is a node without a row. A closed input has no newest node.
 that of four consecutive nodes of an input one has all levels.
 
 **Reuse.** A reader *holds* a node with all levels that it has passed, one of the last. An inserter *pins* the first
-node of its search before it follows links. Nodes before all nodes that are held or pinned are free. An inserter whose last search
-ended before what is held by now starts at what is held: it never waits for others, and a silent input keeps no nodes.
-Why that is safe: whoever frees looks first at what is held and then at what is pinned, an inserter pins first and then
-looks at what is held, and what is held only moves forward. So either the pin is seen, or its node is not before what
-the freeing thread saw as held.
+node of its search before it follows links. Nodes before all nodes that are held or pinned are free. An inserter whose
+last search ended before what is held by now starts at what is held: it never waits for others, and a silent input
+keeps no nodes. Why that is safe: whoever frees looks first at what is held and then at what is pinned, an inserter
+pins first and then looks at what is held, and what is held only moves forward. So either the pin is seen, or its node
+is not before what the freeing thread saw as held.
 """
 
 from __future__ import annotations

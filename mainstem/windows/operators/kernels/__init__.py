@@ -1,0 +1,1 @@
+"""Loops of the operators' threads, over the arrays that they share."""
