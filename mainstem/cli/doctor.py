@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mainstem import __version__
 from mainstem.errors import SparkError
+from mainstem.jit import cache_folder
 from mainstem.spark.java import ensure_java, find_java
-from mainstem.state.jit import cache_folder
 
 DISK_FREE_MIN_GB = 2.0  # the demo's logs, Spark's shuffle files and a first state folder fit
 PYSPARK_MIN, PANDAS_MAX = (4, 1), (3,)

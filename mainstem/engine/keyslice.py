@@ -10,7 +10,7 @@ import numpy as np
 from mainstem.engine.buffers import Scratch
 from mainstem.engine.columns import frozen
 from mainstem.engine.prepared import ListedPlan, SlicePlan
-from mainstem.state.jit import kernel
+from mainstem.jit import kernel
 from mainstem.state.table import TableState
 
 _SPARE = 1.25  # batches need a little more or less from one to the next

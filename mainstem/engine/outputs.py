@@ -10,9 +10,9 @@ import pyarrow as pa
 from mainstem.engine.buffers import fresh
 from mainstem.gate import EventBatch
 from mainstem.gate.batch import identity
+from mainstem.jit import kernel
 from mainstem.lang import INTERNAL, Program
 from mainstem.state import State
-from mainstem.state.jit import kernel
 
 STATUSES = pa.array(["committed", "aborted"])
 _INT64, _FLOAT64, _BOOL = pa.int64(), pa.float64(), pa.bool_()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mainstem.state.jit import kernel
+from mainstem.jit import kernel
 
 
 @kernel

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mainstem.jit import kernel
 from mainstem.state import stable_hash
-from mainstem.state.jit import kernel
 
 
 def shards_of(keys: list[pa.Array], shards: int, dtype: Any = np.int64) -> np.ndarray:

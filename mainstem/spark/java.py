@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainstem.errors import SparkError
-from mainstem.state.jit import cache_folder
+from mainstem.jit import cache_folder
 
 VERSION_MIN = 17  # Spark 4 is built for Java 17
 PROBE_TIMEOUT_S = 30.0  # `java -version` takes 0.1 s; the bound is for a machine that swaps

@@ -1,10 +1,10 @@
 """Tables in memory: key index, records, string pools; export, digest and hash of their content."""
 
+from mainstem.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
 from mainstem.state.digest import Digest, digest
 from mainstem.state.entries import entries
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
-from mainstem.state.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
 from mainstem.state.pool import StringPool
 from mainstem.state.state import State
 from mainstem.state.table import DELETED, TableState, key_order

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from mainstem.jit import kernel
 from mainstem.state.arrow import byte_column, int64_values, is_bytes, is_text, valid_flags, whole
-from mainstem.state.jit import kernel
 from mainstem.state.mixing import frozen, hash_bytes, mix, product_63
 
 _NULL = 0x6E75_6C6C  # stands for a null value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mainstem.state.jit import inlined, kernel
+from mainstem.jit import inlined, kernel
 from mainstem.state.mixing import frozen, mix
 
 _FIRST_CAPACITY = 1024

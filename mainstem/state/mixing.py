@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
-from mainstem.state.jit import inlined
+from mainstem.jit import inlined
 
 LOW_63 = 0x7FFF_FFFF_FFFF_FFFF
 _LOW_32 = 0xFFFF_FFFF

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from mainstem.jit import inlined, kernel
 from mainstem.state.arrow import ByteColumn, byte_column, is_bytes, is_text, whole
-from mainstem.state.jit import inlined, kernel
 from mainstem.state.mixing import hash_bytes, tail_word, words_of
 
 _FIRST_CAPACITY = 1024

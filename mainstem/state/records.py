@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.errors import InputError
+from mainstem.jit import kernel
 from mainstem.schema import INT64_MAX, INT64_MIN, Type
 from mainstem.state.columns import EPOCH, Columns
 from mainstem.state.index import probe1
-from mainstem.state.jit import kernel
 
 if TYPE_CHECKING:
     from mainstem.state.table import TableState

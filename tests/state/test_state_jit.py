@@ -11,8 +11,8 @@ import numba
 import pytest
 
 import mainstem
+from mainstem.jit import JIT_ENABLED
 from mainstem.state import cache_folder, compile_kernel, kernel, plain
-from mainstem.state.jit import JIT_ENABLED
 
 EXERCISE = """
 import numpy as np

@@ -1,10 +1,10 @@
-"""Graph algorithms of the history checker, as plain loops over arrays (see `mainstem/state/jit.py`)."""
+"""Graph algorithms of the history checker, as plain loops over arrays (see `mainstem/jit.py`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mainstem.state.jit import kernel
+from mainstem.jit import kernel
 
 
 @kernel
