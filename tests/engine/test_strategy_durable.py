@@ -82,9 +82,9 @@ def test_deltas_name_rows_that_were_written_and_not_all_that_were_touched(
 
     commit, committed = Store.commit, []
 
-    def noted(self: Store, deltas: dict[str, pa.Table], *rest: Any) -> int:
+    def noted(self: Store, deltas: dict[str, pa.Table], *rest: Any, **named: Any) -> int:
         committed.append(deltas)
-        return commit(self, deltas, *rest)
+        return commit(self, deltas, *rest, **named)
 
     monkeypatch.setattr(Store, "commit", noted)
     events = pa.table({"ts": list(range(20)), "key": list(range(20)), "step": [i % 4 for i in range(20)]})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from live_support import SCHEMA, rows_of, table
+from gate_live_support import SCHEMA, rows_of, table
 
 import mainstem as ms
 from mainstem.gate import Gate

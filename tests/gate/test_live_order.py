@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from live_support import run_case
+from gate_live_support import run_case
 
 from mainstem.gate.live.gate import ORDERS
 
