@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -102,15 +103,16 @@ def _grouped(
     return [made.get(id(b), b) for b in functions]
 
 
-class Groups:
+class Groups(ABC):
     """The part of an app that declares transaction groups."""
 
     _functions: list[Bound]
     _atomic: str | None  # the event type of the group that is being declared
     _program: Program | None
 
+    @abstractmethod
     def _event_name(self, event: Any, where: str) -> str:
-        raise NotImplementedError
+        """The name of an event type that the app knows; `where` is for the error when it does not."""
 
     @contextmanager
     def atomic(

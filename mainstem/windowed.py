@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ class WindowTable(Table):
         return f"<window {self.schema.name}>"
 
 
-class Windowed:
+class Windowed(ABC):
     """The part of `App` that declares windows."""
 
     name: str
@@ -38,8 +39,9 @@ class Windowed:
     _windows: dict[str, Window]
     _program: Program | None
 
+    @abstractmethod
     def _event_name(self, event: Any, where: str) -> str:
-        raise NotImplementedError
+        """The name of an event type that the app knows; `where` is for the error when it does not."""
 
     def window(
         self, event: Any, *, size: int, advance: int | None = None, by: str | Sequence[str] | None = None, name: str,

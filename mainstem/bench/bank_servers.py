@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +54,7 @@ def program(name: str, install: str, folders: Sequence[Path] = ()) -> Path:
     raise NotInstalled(f"{name} is not installed\n  {install}")
 
 
-class Server:
+class Server(ABC):
     """A server process with a folder; a subclass says how it is started and when it answers."""
 
     name = "server"
@@ -68,14 +69,16 @@ class Server:
         if self._identity:
             os.chown(self.folder, self._identity["user"], self._identity["group"])
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  most need nothing
         """What comes before the first start."""
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
+    @abstractmethod
     def answers(self) -> bool:
-        raise NotImplementedError
+        """Whether it takes commands already."""
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:

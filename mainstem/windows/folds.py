@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -102,7 +103,7 @@ def _empty(op: int, dtype: np.dtype) -> Any:
     return INT64_MAX if op == MIN else INT64_MIN
 
 
-class Tracked:
+class Tracked(ABC):
     """An aggregate that is made of tracks."""
 
     def __init__(self, tracks: dict[str, Track]) -> None:
@@ -113,8 +114,9 @@ class Tracked:
             track.reserve(cells)
         self.fold(cell, values)
 
+    @abstractmethod
     def fold(self, cell: np.ndarray, values: np.ndarray) -> None:
-        raise NotImplementedError
+        """Adds values to the tracks, each at its cell."""
 
     def complete(self, cells: Cells, full: np.ndarray, ends: np.ndarray) -> None:
         for track in self.tracks.values():
