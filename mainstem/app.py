@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -13,22 +12,33 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from mainstem.declare import event_class, fields_of, key_types, place
+from mainstem.declare import (
+    derived_fields,
+    event_class,
+    event_fields,
+    fields_of,
+    key_types,
+    place,
+    refuse_key_columns,
+    refuse_no_key,
+    table_fields,
+)
 from mainstem.errors import ProgramError
 from mainstem.gate import Derive
-from mainstem.groups import Groups, check_engine, check_level
+from mainstem.groups import Groups, check_level
 from mainstem.lang import Bound, Dataflow, Program, Spec, Table, build, dataflow, explain
 from mainstem.lang.combine import combined
+from mainstem.lang.groups import refuse_shared_tables
 from mainstem.lang.history import History, history_schema
 from mainstem.lang.program import EVENT_ORDER, PROTOCOLS
 from mainstem.lang.tables import Failures
-from mainstem.options import names_of, refuse_changes
+from mainstem.options import check_run, names_of, refuse_changes
 from mainstem.progress import Tell, following
 from mainstem.replay.keys import with_key_columns
 from mainstem.replay.predict import SAMPLE, predict
 from mainstem.result import Result, StateView, Stats
 from mainstem.run import run_embedded, run_oracle
-from mainstem.schema import MISSING, EventSchema, Field, TableSchema, type_of
+from mainstem.schema import MISSING, EventSchema, TableSchema
 from mainstem.store import Durability
 from mainstem.why import Log
 from mainstem.windowed import Windowed
@@ -72,36 +82,19 @@ class App(Groups, Windowed):
 
     def event(self, cls: type) -> Any:
         """Declares an event type: annotated fields, like a dataclass. `ts` is added."""
-        fields = tuple(fields_of(cls, "event"))
-        for field in fields:
-            if field.name == "ts":
-                raise ProgramError(
-                    f"event {cls.__name__} declares ts", **place(), remedy="leave it out: every event has an int ts"
-                )
-            if field.type.length:
-                raise ProgramError(
-                    f"field {cls.__name__}.{field.name} is a fixed array", **place(), remedy="use list[…] in events"
-                )
+        fields = event_fields(cls)
         self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
         return event_class(cls, fields)
 
     def table(self, key: Any = MISSING) -> Callable[[type], Any]:
         """Declares a table: `@app.table(key=int)` or `key=(int, str)`."""
-        if key is MISSING or (inspect.isclass(key) and key.__module__ == "__main__" and not isinstance(key, type(int))):
-            raise ProgramError("a table needs a key", remedy="write @app.table(key=int)")
+        refuse_no_key(key)
 
         def declare(cls: type) -> Table:
             types, scalar = key_types(key, cls)
-            fields = tuple(fields_of(cls, "table"))
-            for field in fields:
-                if field.type.nullable or field.type.is_list:
-                    raise ProgramError(
-                        f"field {cls.__name__}.{field.name} is {field.type}",
-                        **place(),
-                        remedy="table fields are plain values or ms.Array[X, n]",
-                    )
             checks = tuple(f for f in vars(cls).values() if getattr(f, CHECK_MARK, False))
-            schema = TableSchema(cls.__name__, types, scalar, fields, tuple(f.__name__ for f in checks))
+            schema = TableSchema(cls.__name__, types, scalar, table_fields(cls), tuple(f.__name__ for f in checks))
+            refuse_key_columns(schema)
             handle = Table(schema, checks)
             self._declare(cls.__name__, self._tables, handle, cls)
             return handle
@@ -122,6 +115,7 @@ class App(Groups, Windowed):
                 schema = history_schema(cls.__name__, *key_types(key, cls), fields, checks, keep)
             except ProgramError as error:
                 raise ProgramError(error.what, **place(), remedy=error.remedy) from None
+            refuse_key_columns(schema)
             handle = History(schema)
             self._declare(cls.__name__, self._tables, handle, cls)
             return handle
@@ -136,6 +130,12 @@ class App(Groups, Windowed):
             if any(b.event == name and b.name == function.__name__ for b in self._functions):
                 raise ProgramError(
                     f"function {function.__name__} is bound to {name} twice", **place(), remedy="rename one of them"
+                )
+            if any(b.event == name and b.group == function.__name__ for b in self._functions):
+                raise ProgramError(
+                    f"{name} has a transaction group {function.__name__!r} already",
+                    **place(),
+                    remedy="rename the function, or give the group another name=",
                 )
             if self._atomic is not None and self._atomic != name:
                 raise ProgramError(
@@ -160,13 +160,8 @@ class App(Groups, Windowed):
             raise ProgramError("@app.derive names no column", remedy="write @app.derive(Event, column=type, …)")
 
         def bind(function: Callable[..., Any]) -> Callable[..., Any]:
-            added = tuple(Field(n, type_of(t, f"derived column {n}")) for n, t in columns.items())
             schema = self._events[name]
-            for field in added:
-                if schema.field(field.name) is not None or field.name == "ts":
-                    raise ProgramError(
-                        f"event {name} has a field {field.name!r} already", **place(), remedy="choose another name"
-                    )
+            added = derived_fields(schema, columns)
             self._events[name] = dataclasses.replace(schema, derived=schema.derived + added)
             self._derives.append(Derive(name, added, function))
             self._program = None
@@ -254,6 +249,7 @@ class App(Groups, Windowed):
         `log` would be on up to so many hosts and what would limit it, from its first `sample` events, which it runs
         (starting from `initial`); "cores" of a host, events of a "batch" and "network_mb" per second may be given, too.
         """
+        refuse_shared_tables(self.program)
         flow = dataflow(self.spec) if self.program.compiled else None
         text = explain(self.program, flow, format)
         if format != "text" and (analyze or what_if is not None):
@@ -320,15 +316,13 @@ class App(Groups, Windowed):
         and its groups; `history=True` records what a protocol does, as `result.history`. `changes=True` adds the column
         `changes` to the outputs: the rows that each transaction installed (docs/transactions.md).
         """
-        check_engine(self._functions, engine, isolation, protocol, history)
         reading: dict[str, Any] = {"batch": batch, "on_bad": on_bad, "unsorted": unsorted}
         reading["complete"] = state is None if complete is None else complete
         how: dict[str, Any] = {"engine": engine, "jit": jit, "threads": threads, **strategy}
         how |= {"isolation": isolation, "protocol": protocol, "history": history, "changes": changes}
-        if engine == "oracle" and (state is not None or out is not None or resume):
-            raise ProgramError(
-                "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
-            )
+        kept: dict[str, Any] = {"durability": durability, "keep": keep}
+        check_run(self._functions, how, strategy, reading, kept, state=state, out=out, resume=resume)
+        refuse_shared_tables(self.program, isolation)
         with following(progress, events) as told:
             options: dict[str, Any] = {"initial": initial, "progress": told, **reading}
             if engine == "oracle":
@@ -336,14 +330,12 @@ class App(Groups, Windowed):
             else:
                 program = self._interpretable if engine == "interpreted" else self.program
                 result, tables = run_embedded(
-                    program, events, **options, state=state, out=out, resume=resume, how=how,
-                    kept={"durability": durability, "keep": keep},
+                    program, events, **options, state=state, out=out, resume=resume, how=how, kept=kept
                 )
         self.state, self._last_run = StateView(tables), result.stats
-        levels = [isolation or b.isolation for b in self._functions]
         result._log = Log.of(
             self.spec, self.program, events, initial, reading, False if engine == "oracle" else jit, state is not None,
-            min(levels) if min(levels) != EVENT_ORDER else None,
+            result.stats.weakest_level,
         )  # fmt: skip
         return result
 
@@ -369,21 +361,22 @@ class App(Groups, Windowed):
         instead of this one, in one go, and the result has the outputs of each by its name, and tells what changed.
         """
         refuse_changes("replay", options)
-        for app in variants or [self]:
-            app._refuse_windows("app.replay")
-        from mainstem.spark import replay, replay_variants
+        from mainstem.spark import replay, replay_one_by_one, replay_variants
 
         with following(progress, events) as told:
             if variants is not None:
                 names = names_of(variants)
+                if any(app._windows for app in variants):
+                    programs = {app.name: app._in_order.program for app in variants}
+                    return replay_one_by_one(programs, spark, events, progress=told, **options)
                 return replay_variants(names, _flows_of(variants), spark, events, progress=told, **options)
             flows = _flows_of([self]) if self.program.compiled else None
             return replay(self._in_order.program, spark, events, flows=flows, progress=told, **options)
 
-    def stream(self, spark: SparkSession, events: DataFrame, **options: Any) -> StreamingQuery:
-        """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for the options."""
+    def stream(self, spark: SparkSession, events: Any, **options: Any) -> StreamingQuery:
+        """Runs live on Structured Streaming with durable state; see `mainstem.spark.stream` for events and options."""
         refuse_changes("stream", options)
-        self._refuse_windows("app.stream")
+        refuse_shared_tables(self.program)
         from mainstem.spark import stream
 
         return stream(self.program, spark, events, **options)

@@ -35,6 +35,10 @@ def atomic_change(array: Any, index: int, expected: int, value: int) -> bool:
     return True
 
 
+def keep_loads_apart() -> None:
+    pass
+
+
 def prefetch(array: Any, index: int) -> None:
     pass
 

@@ -48,6 +48,11 @@ def check_engine(
             )
 
 
+def _check_name(name: Any) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ProgramError(f"a transaction group named {name!r}", **place(), remedy='pass a text: name="booking"')
+
+
 def _found(functions: Sequence[Bound], wanted: Sequence[Callable[..., Any]]) -> list[Bound]:
     """What `app.transaction` names: each is bound, all of them to one event type."""
     bound: list[list[Bound]] = []
@@ -124,6 +129,7 @@ class Groups(ABC):
         between. `isolation`, `protocol`: those of the app when left out.
         """
         check_level(isolation, protocol)
+        _check_name(name)
         if self._atomic is not None:
             raise ProgramError(
                 f"app.atomic inside app.atomic({self._atomic})", **place(), remedy="end the first group before the next"
@@ -142,5 +148,6 @@ class Groups(ABC):
     ) -> None:  # fmt: skip
         """Makes functions that are bound already one transaction, like `atomic`; they run in declaration order."""
         check_level(isolation, protocol)
+        _check_name(name)
         self._functions = _grouped(self._functions, _found(self._functions, functions), name, isolation, protocol)
         self._program = None

@@ -4,8 +4,9 @@ A kernel is a plain function with loops over arrays. `MAINSTEM_JIT=0` leaves it 
 debugger and equal in result.
 
 Compiled code is kept on disk for the next process. Numba checks a cached kernel against its own source file only, not
-against the kernels it calls in other files; a changed hash function inside a cached caller would silently lose keys. So
-the cache folder is named after the content of every module of the package that takes part in compiled code.
+against the kernels it calls in other files, nor the constants it reads from them; a changed hash function inside a
+cached caller would silently lose keys. So the cache folder is named after the content of every module of the package
+that takes part in compiled code.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _OPTIONS = {"nogil": True, "cache": True, "_nrt": False}
 _PACKAGE = Path(__file__).resolve().parent
 # A module that mentions one of these holds code that is compiled, alone or inside a caller.
 _COMPILED_MARKS = (b"numba", b"@kernel", b"@inlined")
+_IMPORT = re.compile(r"^\s*from (?P<dots>\.*)(?P<module>[\w.]*) import (?P<names>\([^)]*\)|[^\n]*)", re.MULTILINE)
 _VERSIONS_KEPT = 8  # several installations may share a home
 _cache_dir_lock = threading.RLock()
 
@@ -128,9 +130,35 @@ def _writable(folder: Path) -> bool:
 
 def _fingerprint() -> str:
     content = hashlib.blake2b(digest_size=8)
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        source = path.read_bytes()
-        if any(mark in source for mark in _COMPILED_MARKS):
-            content.update(f"{path.relative_to(_PACKAGE).as_posix()}:{len(source)}:".encode())
-            content.update(source)
+    for path, source in sorted(frozen_in(_PACKAGE).items()):
+        content.update(f"{path.relative_to(_PACKAGE).as_posix()}:{len(source)}:".encode())
+        content.update(source)
     return content.hexdigest()
+
+
+def frozen_in(package: Path) -> dict[Path, bytes]:
+    """The modules that take part in compiled code, with their text: those with kernels, those whose constants they
+    import (a constant is frozen into the code that reads it), and those whose constants these are made of."""
+    sources = {path: path.read_bytes() for path in package.rglob("*.py")}
+    todo = [path for path, source in sources.items() if any(mark in source for mark in _COMPILED_MARKS)]
+    found: dict[Path, bytes] = {}
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found[path] = sources[path]
+            todo += [module for module in _constants_from(path, sources[path], package) if module in sources]
+    return found
+
+
+def _constants_from(path: Path, source: bytes, package: Path) -> Iterator[Path]:
+    """Where the modules may be that a module imports constants from, or imports as a whole."""
+    for match in _IMPORT.finditer(source.decode()):
+        dots, name = len(match["dots"]), match["module"]
+        if not dots and name.split(".")[0] != package.name:
+            continue
+        base = path.parents[dots - 1] if dots else package.parent
+        module = base.joinpath(*name.split(".")) if name else base
+        names = re.findall(r"\w+", match["names"])
+        yield from (module / f"{each}.py" for each in names)
+        if any(each.isupper() for each in names):
+            yield from (module.with_suffix(".py"), module / "__init__.py")

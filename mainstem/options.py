@@ -1,11 +1,44 @@
-"""Checks of what an app's ways to run on Spark are given."""
+"""Checks of what an app's ways to run are given: they come before anything is read or written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from mainstem.errors import ProgramError
+from mainstem.engine.options import check_threads, strategy_of
+from mainstem.errors import InputError, ProgramError
+from mainstem.gate.validate import check_on_bad, check_unsorted
+from mainstem.groups import check_engine
+from mainstem.lang.program import Bound
+from mainstem.store import check_durability
+
+
+def check_run(
+    functions: Sequence[Bound], how: Mapping[str, Any], strategy: Mapping[str, Any], reading: Mapping[str, Any],
+    kept: Mapping[str, Any], *, state: Any, out: Any, resume: bool,
+) -> None:  # fmt: skip
+    """Options of `app.run` that need no look at a program or a folder: each is right, and they go together."""
+    engine = how["engine"]
+    check_engine(functions, engine, how["isolation"], how["protocol"], how["history"])
+    strategy_of(engine, **strategy)
+    check_threads(how["threads"])
+    check_durability(kept["durability"], kept["keep"])
+    check_batch(reading["batch"])
+    check_on_bad(reading["on_bad"])
+    check_unsorted(reading["unsorted"])
+    if engine == "oracle" and (state is not None or out is not None or resume):
+        raise ProgramError(
+            "the oracle keeps nothing on disk", remedy="drop state=, out= and resume=, or choose another engine"
+        )
+    if resume and state is None:
+        raise ProgramError("resume=True needs the state of the earlier run", remedy="pass state=directory")
+    if state is None and kept["durability"] != "sync":
+        raise ProgramError(f"durability={kept['durability']!r} without a state", remedy="pass state=directory")
+
+
+def check_batch(batch: Any) -> None:
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
 
 
 class _Named(Protocol):

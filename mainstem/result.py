@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from mainstem.engine import BatchStats, Breakdown
 from mainstem.engine.history import History
 from mainstem.errors import MainstemError
+from mainstem.lang.program import EVENT_ORDER, LEVELS
 from mainstem.state import digest
 from mainstem.why import Log, Why
 
@@ -83,6 +85,12 @@ class Stats:
     def engines(self) -> tuple[str, ...]:
         """The strategies that ran, in order of first use."""
         return tuple(dict.fromkeys(b.engine for b in self.batches))
+
+    @property
+    def weakest_level(self) -> str | None:
+        """The weakest isolation level that a protocol ran a batch at; None when all of them kept event order."""
+        ran = [level for level in LEVELS if any(f"{level}(" in engine for engine in self.engines)]
+        return ran[0] if ran and ran[0] != EVENT_ORDER else None
 
     def latency(self, rate: float) -> dict[str, float]:
         """Seconds from an event's arrival to its result if `rate` events had arrived per second: p50, p99, p999, max.
@@ -166,6 +174,29 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("ch") else "s")
 
 
+@dataclass(frozen=True)
+class OutputFiles:
+    """Outputs that a run has left in a folder. Interpreted programs find columns as they run: files differ in them."""
+
+    folder: Path
+    schema: pa.Schema
+    declared: bool  # whether `schema` has all columns
+
+    def read(self) -> pa.Table:
+        files = sorted(self.folder.glob("part-*.parquet"))  # named by seq, so this is their order
+        return ds.dataset(files, self.schema if self.declared else self._found(files), format="parquet").to_table()
+
+    def _found(self, files: Sequence[Path]) -> pa.Schema:
+        schemas = [self.schema, *(pq.read_schema(file).remove_metadata() for file in files)]
+        try:
+            return pa.unify_schemas(schemas, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise MainstemError(
+                f"a column has one type in some files of {self.folder} and another one in others: {error}\n"
+                "  read the files one by one, and return values of one type in that column"
+            ) from error
+
+
 @dataclass
 class Result:
     """Outputs in order, rejected rows, statistics, and the digest of the state after the run."""
@@ -174,8 +205,7 @@ class Result:
     stats: Stats
     digest: str
     _outputs: pa.Table | None = None
-    _folder: Path | None = None
-    _schema: pa.Schema | None = None
+    _files: OutputFiles | None = None
     _history: History | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
 
@@ -183,9 +213,8 @@ class Result:
     def outputs(self) -> pa.Table:
         """One row per transaction, in order; read from the output directory when `out=` was given."""
         if self._outputs is None:
-            assert self._folder is not None
-            files = sorted(self._folder.glob("part-*.parquet"))  # named by seq, so this is their order
-            self._outputs = ds.dataset(files, format="parquet", schema=self._schema).to_table()
+            assert self._files is not None
+            self._outputs = self._files.read()
         return self._outputs
 
     @property

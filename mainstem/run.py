@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +15,31 @@ import pyarrow as pa
 from mainstem.engine import (
     BatchResult,
     BatchStats,
+    InferredOutputs,
     Interpreter,
-    inferred_schema,
     make_executor,
     outputs_to_arrow,
     rows_of_arrow,
 )
 from mainstem.engine.changes import CHANGES_FIELD, with_changes
 from mainstem.engine.interpret import interpreted_changes
-from mainstem.errors import InputError, ProgramError
+from mainstem.errors import InputError
 from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted
 from mainstem.lang import Program, Spec
 from mainstem.progress import Tell
-from mainstem.result import Result, Stats
+from mainstem.result import OutputFiles, Result, Stats
 from mainstem.state import State, digest
 from mainstem.store import DurableRun
+from mainstem.store.carried import Carried, discard_carried, refuse_waiting, waiting
+from mainstem.store.outputs import hold_folder
 from mainstem.store.parquet import write_outputs
-from mainstem.windows import Operators, PlainOperators, open_windowed
+from mainstem.windows import WINDOWS, Operators, PlainOperators, open_windowed
 
 Tables = dict[str, pa.Table]
 Also = Callable[[BatchResult], dict[str, Any]]
 """What else a commit keeps, given the result of its batch."""
 CUTS = "cuts"
 """Key of a commit's meta: how a log that was not sorted was cut into batches so far (`Cuts.as_lists`)."""
-WINDOWS = "windows"
-"""Key of a commit's meta: what open windows need to know of the events so far (`Operators.kept`)."""
 
 
 def run_embedded(
@@ -61,27 +62,37 @@ def run_embedded(
     `kept` says how (`durability`, `keep`)."""
     check_initial(program, initial)
     reading = _Reading(batch, on_bad, unsorted, complete)
-    if out is not None and not resume:
-        _check_out(Path(out), continued=state is not None and Path(state).exists())
-    if resume and state is None:
-        raise ProgramError("resume=True needs the state of the earlier run", remedy="pass state=directory")
     if state is None:
-        if kept["durability"] != "sync":
-            raise ProgramError(f"durability={kept['durability']!r} without a state", remedy="pass state=directory")
         memory = State({t.name: t for t in program.tables})
         memory.load(initial or {})
-        run = _MemoryRun(program, memory, how, out)
-        return _run(program, events, reading, progress, out, run, Operators(program.windows))
+        with closing(_MemoryRun(program, memory, how, out)) as run:
+            return _run(program, events, reading, progress, out, run, Operators(program.windows))
     told = getattr(progress, "recovering", None)
     with DurableRun(program, state, initial=initial, out=out, how=how, told=told, **kept) as durable:
-        operators = Operators(program.windows)
-        operators.restore(durable.store.meta.get(WINDOWS, {"events": durable.seq, "open": {}}))
-        if unsorted == "error" and CUTS not in durable.store.meta:
-            skip = operators.events if resume else 0
-            return _run(program, events, reading, progress, out, _kept(durable, operators), operators, skip)
-        cutting = _CuttingRun(durable, batch if unsorted == "batch" else 1, operators)
-        cuts = cutting.resumed(unsorted) if resume else 0
-        return _run(program, events, reading, progress, out, _kept(cutting, operators), operators, cuts)
+        operators = Operators.of(program.windows, durable.store.meta)
+        reading = replace(reading, before=_waiting(durable, program, finish=complete and not resume))
+        skip: int | Cuts = operators.events if resume else 0
+        runner: DurableRun | _CuttingRun = durable
+        if unsorted == "batch" or CUTS in durable.store.meta:
+            runner = cutting = _CuttingRun(durable, batch if unsorted == "batch" else 1, operators)
+            skip = cutting.resumed(unsorted) if resume else 0
+        done = _run(program, events, reading, progress, out, _kept(runner, operators), operators, skip)
+        discard_carried(state, durable.store.meta)
+        return done
+
+
+def _waiting(durable: DurableRun, program: Program, finish: bool) -> list[EventBatch]:
+    """Events that live inputs have left waiting for each other, if this run says that nothing more comes from them.
+
+    They are one batch: the commit that runs them is the one that no longer names them.
+    """
+    store = durable.store
+    if not finish:
+        refuse_waiting(store.path, store.meta, "this run")
+    if not waiting(store.meta):
+        return []
+    batch = Carried.load(store.path, program, store.meta).take_all()
+    return [] if batch is None else [batch]
 
 
 @dataclass(frozen=True)
@@ -92,14 +103,7 @@ class _Reading:
     on_bad: Any
     unsorted: Unsorted
     complete: bool
-
-
-def _check_out(out: Path, continued: bool) -> None:
-    """Outputs of two runs in one folder could not be told apart."""
-    if not continued and out.is_dir() and any(out.glob("part-*.parquet")):
-        raise InputError(
-            f"out={str(out)!r} holds outputs of another run\n  choose an empty folder, or remove its files"
-        )
+    before: Sequence[EventBatch] = ()  # events that come before them
 
 
 class _MemoryRun:
@@ -109,11 +113,11 @@ class _MemoryRun:
         self.state, self.seq = state, 0
         self.executor = make_executor(program, state, **how)
         self.out = Path(out) if out is not None else None
+        self._folder = hold_folder(self.out) if self.out is not None else None
 
     def run(self, batch: EventBatch) -> Any:
         result = self.executor.run(batch, self.seq)
         if self.out is not None:
-            self.out.mkdir(parents=True, exist_ok=True)
             final = self.out / f"part-{self.seq:020d}.parquet"
             hidden = final.with_name(f".{final.name}")
             write_outputs(result.outputs, hidden)
@@ -123,6 +127,10 @@ class _MemoryRun:
 
     def flush(self) -> None:
         """Nothing is on its way to a disk."""
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.release()
 
 
 class _CuttingRun:
@@ -203,7 +211,7 @@ def _run(
     if out is None:
         result._outputs = _table(outputs, program, runner.executor.output_schema)
     else:
-        result._folder, result._schema = Path(out), runner.executor.output_schema if program.compiled else None
+        result._files = OutputFiles(Path(out), runner.executor.output_schema, program.compiled)
     return result, tables
 
 
@@ -241,15 +249,13 @@ def _open(
     operators: Operators | PlainOperators,
     skip: int | Cuts = 0,
 ) -> tuple[Iterator[EventBatch], Rejects]:
-    batch = reading.batch
-    if not isinstance(batch, int) or batch < 1:
-        raise InputError(f"batch={batch!r}: a batch has at least one event\n  pass a positive number, e.g. 65536")
     return open_windowed(
         events,
         program.inputs,
         operators,
         complete=reading.complete,
-        batch_size=batch,
+        before=reading.before,
+        batch_size=reading.batch,
         on_bad=reading.on_bad,
         derives=program.derives,
         columns=program.used_columns,
@@ -277,17 +283,19 @@ def run_oracle(
     stream, rejects = _open(program, events, reading, PlainOperators(program.windows))
     oracle = Interpreter(spec, dict(program.outputs) or None)
     oracle.keeps_changes = changes
+    loaded = State({t.name: t for t in program.tables})
+    loaded.load(initial or {})  # checks the columns, and the last row of a key wins
     for table in program.tables:
-        if initial and table.name in initial:
-            oracle.rows[table.name].update(rows_of_arrow(table, initial[table.name]))
+        oracle.rows[table.name].update(rows_of_arrow(table, loaded.tables[table.name].export()))
     start, seq, rows = time.perf_counter(), 0, []
     tell = _teller(progress, rejects, len(program.inputs))
     for piece in stream:
         rows += oracle.run(piece, seq)
         seq += len(piece)
         tell(piece)
-    schema = program.output_schema if program.compiled else inferred_schema(program, rows)
-    outputs = pa.Table.from_batches([outputs_to_arrow(rows, schema)], schema)
+    declared = program.compiled
+    batches = [outputs_to_arrow(rows, program.output_schema) if declared else InferredOutputs(program).batch(rows)]
+    outputs = pa.Table.from_batches(batches)
     if changes:
         with_changes(program)
         outputs = outputs.append_column(CHANGES_FIELD, interpreted_changes(program, rows))

@@ -43,6 +43,7 @@ _DEFAULT: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "str": "", "b
 RING_COUNT, RING_LOST, RING_TS = "_count", "_lost", "_ts"
 """Fields of a history's rows: entries ever added, the time of the newest one that is gone, the times of those kept."""
 KEY_BASES = ("int", "str", "bytes", "datetime")
+KEY_PARTS_MAX = 4  # generated code probes with at most this many components
 
 
 class Array:
@@ -90,6 +91,11 @@ class Type:
         text = f"list[{self.base}]" if self.is_list else self.base
         text = f"Array[{text}, {self.length}]" if self.length else text
         return f"{text} | None" if self.nullable else text
+
+
+def is_known(cls: type) -> bool:
+    """Whether a class is one of the types that keys and fields are made of."""
+    return cls in _PYTHON
 
 
 def type_of(annotation: Any, where: str) -> Type:

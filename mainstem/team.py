@@ -25,7 +25,7 @@ Task = Callable[[int], None]
 STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
 
-LINE = 8  # words of 8 bytes in a cache line
+LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart
 
 
 class _Run:

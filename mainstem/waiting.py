@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mainstem.atomics import atomic_load, rest
+from mainstem.atomics import SPINS, YIELDS, atomic_load, rest
 from mainstem.jit import kernel
 
-PATIENCE = 250  # turns of `rest` before it would sleep
+PATIENCE = SPINS + YIELDS  # turns of `rest` before it would sleep
 
 
 @kernel

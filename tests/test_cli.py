@@ -15,7 +15,9 @@ from typer.testing import CliRunner, Result
 
 import mainstem as ms
 from mainstem.apps import APPS
+from mainstem.cli import main
 from mainstem.cli.commands import Workload, cli
+from mainstem.cli.view import in_options
 from mainstem.errors import MainstemError
 
 COMMANDS = ["demo", "run", "replay", "explain", "query", "watch", "verify", "inspect", "export", "restore", "doctor",
@@ -57,7 +59,13 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a program and its events, as the current folder."""
     (tmp_path / "counter_app.py").write_text(COUNTER)
     pq.write_table(pa.table({"ts": [1, 2, 3, 4], "page": [1, 2, 0, 1]}), tmp_path / "clicks.parquet")
+    (tmp_path / "wrong.py").write_text("import json\nraise ValueError('boom')\n")
+    (tmp_path / "syntax.py").write_text("def (\n")
+    (tmp_path / "lacking.py").write_text("import nosuchthing\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "Page.parquet").write_text("no Parquet")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # which loading a program adds to
     monkeypatch.delitem(sys.modules, "counter_app", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
@@ -163,7 +171,13 @@ def test_query_as_json_and_arrow(counter: Path) -> None:
         (["run", "counter_app.py:other", "x.parquet"], ["has no App called 'other'", "it has: app"]),
         (["run", "ledger", "nowhere.parquet"], ["nowhere.parquet"]),
         (["run", "counter_app.py:app", "clicks.parquet", "--initial", "."], ["clicks"]),
-        (["query", "nowhere", "select 1"], ["nowhere"]),
+        (["query", "nowhere", "select 1"], ["nowhere is not a Mainstem directory: it does not exist"]),
+        (["run", "counter_app.py:app", "clicks.parquet", "--initial", "none"], ["--initial none is no folder"]),
+        (["run", "counter_app.py:app", "clicks.parquet", "--initial", "broken"], ["Page.parquet can't be read"]),
+        (["run", "wrong.py:app", "clicks.parquet"], ["wrong.py:2: ValueError: boom", "--debug"]),
+        (["run", "syntax.py:app", "clicks.parquet"], ["syntax.py:1: SyntaxError"]),
+        (["run", "lacking.py:app", "clicks.parquet"], ["lacking.py:1: ModuleNotFoundError", "nosuchthing"]),
+        (["run", "lacking:app", "clicks.parquet"], ["lacking.py:1: ModuleNotFoundError", "nosuchthing"]),
         (["generate", "ledger", "--out", "clicks.parquet"], ["clicks.parquet exists"]),
         (["explain", "ledger", "--what-if", "hosts=4"], ["--log"]),
         (["explain", "ledger", "--log", "clicks.parquet"], ["--what-if hosts=32"]),
@@ -178,6 +192,63 @@ def test_errors_are_messages_not_tracebacks(counter: Path, words: list[str], tol
     assert done.stderr.startswith("error: ")
     for text in told:
         assert text in done.stderr
+
+
+def test_messages_name_options_and_not_arguments(counter: Path) -> None:
+    succeed("run", "counter_app.py:app", "clicks.parquet", "--state", "state", "--keep", "3")
+    for words, told in {
+        ("run", "counter_app.py:app", "clicks.parquet", "--state", "state"): "pass --resume when",
+        ("query", "state", "select 1", "--as-of-batch", "1", "--as-of-ts", "2"): "give --as-of-batch or --as-of-ts",
+        ("query", "state", "select 1", "--as-of-batch", "9"): "a run with a larger --keep keeps more",
+        ("query", "state", "select 1", "--arrow", "none/x.arrow"): "there is no folder none",
+    }.items():
+        assert told in mainstem(*words).stderr
+    assert in_options("out='a b' holds\n  pass state=directory") == "--out a b holds\n  pass --state directory"
+    assert in_options("/data/out=1/x.parquet") == "/data/out=1/x.parquet"
+
+
+def test_tables_to_start_from_that_are_not_used_are_told(counter: Path) -> None:
+    (counter / "start").mkdir()
+    pq.write_table(pa.table({"key": [7], "clicks": [70]}), counter / "start" / "Page.parquet")
+    words = ("run", "counter_app.py:app", "clicks.parquet", "--state", "state", "--initial", "start")
+    assert "was not used" not in succeed(*words)
+    assert "--initial was not used: state holds commits" in succeed(*words, "--resume")
+
+
+def test_a_program_imports_its_neighbours_and_shadows_nothing(counter: Path) -> None:
+    (counter / "sub").mkdir()
+    (counter / "sub" / "neighbour.py").write_text("NAME = 'counter'")
+    program = "import neighbour\n" + COUNTER.replace('"counter"', "neighbour.NAME")
+    (counter / "sub" / "json.py").write_text(program)
+    assert "4 events" in succeed("run", "sub/json.py:app", "clicks.parquet")
+    assert sys.modules["json"] is json
+
+
+def test_json_is_json_whatever_the_values(counter: Path) -> None:
+    succeed("run", "counter_app.py:app", "clicks.parquet", "--state", "state")
+    sql = "select 'nan'::float as x, 'a'::blob as b, 1 as x, '290000-01-01'::timestamp as far"
+    (line,) = succeed("query", "state", sql, "--json").splitlines()
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "x": "NaN", "b": "YQ==", "x_1": 1, "far": "290000-01-01T00:00:00.000000"
+    }  # fmt: skip
+    assert "290000-01-01" in succeed("query", "state", sql)
+
+
+def test_a_log_in_a_new_folder(counter: Path) -> None:
+    succeed("generate", "spam", "--events", 10, "--out", "new/log.parquet")
+    assert pq.read_table("new/log.parquet").num_rows == 10
+
+
+def test_ctrl_c_outside_of_a_command_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mainstem.cli.commands.cli", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
 
 
 def test_debug_shows_where_it_happened() -> None:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from mainstem.errors import InputError
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 __all__ = ["MODULUS", "burn", "compiled_burn", "turns_for", "turns_per_microsecond"]
 

@@ -211,8 +211,12 @@ def replay(
     alpha: Annotated[str, typer.Option(help="Exponents of the power law, for critical paths.")] = "1.25,1.5,2,2.5,3",
     alpha_events: Annotated[str | None, typer.Option(help="Events of each of their logs [default: 2M].")] = None,
     memory_events: Annotated[
-        str | None, typer.Option(help="Sizes of logs that must take the same memory; '' for none [default: 10M,50M].")
+        str | None, typer.Option(help="Sizes of logs that must take equal memory; '' for none [default: 10M to 50M].")
     ] = None,
+    hot_shares: Annotated[
+        str, typer.Option(help="Shares of messages that one sender and IP address have; '' for none.")
+    ] = "0,0.3,0.6,0.9",
+    hot_events: Annotated[str | None, typer.Option(help="Events of each of their logs [default: 4M].")] = None,
     micro_batches: Annotated[
         str, typer.Option(help="Sizes of micro-batches whose error is measured; '' for none.")
     ] = "12.5k,25k,50k,100k,200k",
@@ -233,8 +237,8 @@ def replay(
     try:
         options = replay_options.options_of(
             quick=quick, events=events, cores=cores, repeats=repeats, alternatives=alternatives, alpha=alpha,
-            alpha_events=alpha_events, memory_events=memory_events, micro_batches=micro_batches,
-            error_events=error_events, seed=seed, folder=dir or data.default_dir(),
+            alpha_events=alpha_events, memory_events=memory_events, hot_shares=hot_shares, hot_events=hot_events,
+            micro_batches=micro_batches, error_events=error_events, seed=seed, folder=dir or data.default_dir(),
         )  # fmt: skip
     except MainstemError as error:
         raise typer.BadParameter(str(error)) from error
@@ -339,7 +343,7 @@ def gate(
     seed: Seed = 0,
     json: Json = None,
 ) -> None:
-    """The live gate: T-Gate against a plain lock-free skip list and locked queues; the merge of blocks.
+    """The live gate: T-Gate against a plain lock-free skip list and locked queues; blocks from insert to ready.
 
     Fails (exit code 1) when two of them gave different orders.
     """

@@ -1,7 +1,9 @@
 """The transfers on Redis: one call of a cached Lua script per transfer, over a Unix socket.
 
 The client writes commands that were encoded beforehand to plain sockets: next to no time goes into it. Each of its
-connections has one command under way, or, pipelined, a hundred.
+connections has one command under way, or, pipelined, a hundred or thousands. The server syncs once for all that it has
+read from its connections at a time: a few kilobytes of each, so that most commands share a sync where many connections
+have many under way.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from mainstem.bench.bank_workload import Transfers, Workload
 from mainstem.errors import MainstemError
 
 INSTALL = "apt-get install redis-server"
-PIPELINED = 100  # commands under way on one connection
+PIPELINED = 100  # commands under way on a connection
+PIPELINED_MOST = 10_000  # on one: as one batch of Mainstem's has
 _SOCKET_SECONDS_MAX = 60.0
 _RECEIVE_BYTES = 1 << 16
 _LOAD_CHUNK = 10_000  # accounts per command
@@ -196,5 +199,6 @@ def redis_peers(workload: Workload, connections: Sequence[int]) -> Iterator[tupl
         peers: list[Peer] = []
         for server in servers:
             peers += [RedisPeer(server, workload, number, 1) for number in connections]
-            peers.append(RedisPeer(server, workload, 1, PIPELINED))
+            peers += [RedisPeer(server, workload, number, PIPELINED) for number in sorted({1, max(connections)})]
+            peers.append(RedisPeer(server, workload, 1, PIPELINED_MOST))
         yield servers[0].version, peers

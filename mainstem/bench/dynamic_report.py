@@ -32,6 +32,10 @@ def print_results(results: Results, console: Console) -> None:
     mark = "[green]yes[/]" if results.gain > 1 else "[red]no[/]"
     best = results.fixed[0]
     console.print(f"auto beats every fixed strategy: {mark} ({results.gain:.3f} × {best}, the best of them)")
+    console.print(
+        f"A perfect chooser, the best fixed strategy in every step, would reach {_bound(results):.3f} × {best}; "
+        f"auto reaches {results.rate(AUTO) / results.perfect_rate:.3f} × that."
+    )
     console.print(f"auto changed its choice {results.changes} times between steps:")
     for phase, engines in results.chosen.items():
         console.print(f"  phase {phase}: {' -> '.join(engines)}")
@@ -49,8 +53,14 @@ def _phase(results: Results, phase: int, title: str) -> Table:
         table.add_column(", ".join(f"{_KNOBS[k]} {v:.2g}" for k, v in step.knobs.items()), justify="right")
     for label, best in results.fastest.items():
         table.add_row(label, *(short(step.rate(best.stats)) for step in steps))
+    table.add_row("perfect choice", *(results.perfect(step)[0] for step in steps))
     table.add_row("auto chose", *("; ".join(step.choices(results.fastest[AUTO].stats)) for step in steps))
     return table
+
+
+def _bound(results: Results) -> float:
+    """What could be won at all, over the best fixed strategy."""
+    return results.perfect_rate / results.rate(results.fixed[0])
 
 
 def _totals(results: Results) -> Table:
@@ -63,6 +73,9 @@ def _totals(results: Results) -> Table:
         faster = "" if label == AUTO else f"{results.rate(AUTO) / results.rate(label) - 1:+.1%}"
         state = best.ending.state + (" (unsafe)" if label == NOLOCK else "")
         table.add_row(label, f"{best.watch.seconds:.2f}", short(results.rate(label)), faster, state)
+    seconds = results.events / results.perfect_rate
+    faster = f"{results.rate(AUTO) / results.perfect_rate - 1:+.1%}"
+    table.add_row("perfect chooser", f"{seconds:.2f}", short(results.perfect_rate), faster, "(a bound)")
     return table
 
 
@@ -77,6 +90,7 @@ def as_json(results: Results) -> dict[str, Any]:
                 "step": step.number,
                 **step.knobs,
                 "events_per_s": {label: step.rate(best.stats) for label, best in results.fastest.items()},
+                "perfect_choice": results.perfect(step)[0],
                 "auto_chose": step.choices(results.fastest[AUTO].stats),
             }
             for step in results.steps
@@ -92,6 +106,7 @@ def as_json(results: Results) -> dict[str, Any]:
         },
         "best_fixed": results.fixed[0],
         "auto_of_best_fixed": results.gain,
+        "perfect_of_best_fixed": _bound(results),
         "auto_changes": results.changes,
         "notes": results.notes,
         "disagreements": results.disagreements,

@@ -11,6 +11,7 @@ import numpy as np
 
 from mainstem.atomics import rest, ticks
 from mainstem.bench.measure import Stopwatch, stopwatch
+from mainstem.gate.live.kernels.base import LINE
 from mainstem.jit import compile_kernel
 
 RING = 1024  # nodes per input
@@ -20,23 +21,31 @@ SAMPLE = 16  # of so many events, one is timed
 def _kernels(structure: ModuleType) -> tuple[Any, Any]:
     insert, close, pop = structure.insert, structure.close, structure.pop
 
-    def feed(shared: Any, ts: np.ndarray, first: int, step: int, inputs: int, pace: float, came: np.ndarray) -> None:
+    def feed(
+        shared: Any, ts: np.ndarray, first: int, step: int, inputs: int, pace: float, done: np.ndarray, came: np.ndarray
+    ) -> None:
         """Brings the events of inputs `first`, `first + step`, …, one of each in turn; with `pace`, event n of each
-        input not before n * pace ticks have passed."""
-        length, start = len(ts) // inputs, ticks()
-        for at in range(length):
-            turn = 0
-            while pace > 0 and ticks() - start < at * pace:
-                turn = rest(turn)
+        input not before n * pace ticks have passed. An input that is full is passed over: what makes room there may be
+        an event of another one."""
+        length, start, turn, left = len(ts) // inputs, ticks(), 0, True
+        while left:
+            left, moved = False, False
             for number in range(first, inputs, step):
+                at = done[number * LINE]
+                if at == length:
+                    continue
+                left = True
+                if pace > 0 and ticks() - start < at * pace:
+                    continue
                 row = number * length + at
-                if row % SAMPLE == 0:
+                if row % SAMPLE == 0 and came[row // SAMPLE] == 0:
                     came[row // SAMPLE] = ticks()
-                turn = 0
-                while not insert(shared, number, ts[row], row):
-                    turn = rest(turn)
-        for number in range(first, inputs, step):
-            close(shared, number)
+                if insert(shared, number, ts[row], row):
+                    done[number * LINE] = at + 1
+                    moved = True
+                    if at + 1 == length:
+                        close(shared, number)
+            turn = 0 if moved else rest(turn)
 
     def drain(shared: Any, rows: np.ndarray, left: np.ndarray) -> None:
         """Takes all events, in order."""
@@ -74,9 +83,9 @@ class Contender:
         """`ts`: equally many events of each input, one input behind the other."""
         shared = self._structure.create(inputs, RING)
         came, left = np.zeros(len(ts) // SAMPLE + 1, np.int64), np.zeros(len(ts) // SAMPLE + 1, np.int64)
-        rows = np.empty(len(ts), np.int64)
+        rows, done = np.empty(len(ts), np.int64), np.zeros(inputs * LINE, np.int64)
         feeders = [
-            threading.Thread(target=self._feed, args=(shared, ts, w, threads, inputs, pace, came))
+            threading.Thread(target=self._feed, args=(shared, ts, w, threads, inputs, pace, done, came))
             for w in range(threads)
         ]
         with stopwatch() as watch:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 COMMITTED, NOT_POSITIVE, NO_FUNDS, NO_UNITS = range(4)
 REASONS = (None, "amounts must be positive", "insufficient funds", "insufficient units")

@@ -15,7 +15,8 @@ from pathlib import Path
 from mainstem.bench import replay_causality as causality
 from mainstem.bench.measure import load_note
 from mainstem.bench.replay_causality import Alpha
-from mainstem.bench.replay_logs import read_through, spam_log
+from mainstem.bench.replay_logs import hot_log, read_through, spam_log
+from mainstem.bench.replay_skew import Skew, measure_skew
 from mainstem.bench.replay_spark import SparkProcess, heap_gb
 from mainstem.bench.replay_ways import Role, Runs, Way, empty, loop, once, scan_text, take_turns, ways_of
 from mainstem.bench.report import Peak, Target
@@ -41,7 +42,10 @@ class Options:
     alternatives: bool = True
     alphas: Sequence[float] = (1.25, 1.5, 2.0, 2.5, 3.0)
     alpha_events: int = 2_000_000
-    memory_events: Sequence[int] = (10_000_000, 50_000_000)
+    memory_events: Sequence[int] = (10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000)
+    hot_shares: Sequence[float] = (0.0, 0.3, 0.6, 0.9)
+    hot_events: int = 4_000_000
+    hot_shards: Sequence[int] = (2, 8)
     micro_batches: Sequence[int] = (12_500, 25_000, 50_000, 100_000, 200_000)  # of ReStream's figure 5
     error_events: int = 1_000_000
     seed: int = 0
@@ -64,6 +68,7 @@ class Results:
     runs: list[Runs] = field(default_factory=list)
     approximations: list[Approximation] = field(default_factory=list)
     alphas: list[Alpha] = field(default_factory=list)
+    skew: list[Skew] = field(default_factory=list)
     model: Model | None = None
     peaks: list[Peak] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -136,6 +141,7 @@ class _Benchmark:
             if self.options.alternatives and self.options.micro_batches:
                 self.approximate(sessions[self.options.cores])
             self.causality(sessions)
+            self.skew(sessions[self.options.cores])
 
     def heap(self, cores: int) -> int:
         """Gigabytes: Mainstem works outside of the JVM, the alternatives run in the session with the most cores."""
@@ -154,7 +160,7 @@ class _Benchmark:
             self.say(f"memory of a replay of {events:,} events")
             with SparkProcess(self.options.cores, self.scratch) as spark:
                 found = spark.replay("mvps", log, empty(out), scan=True, watch=True)
-                self.results.peaks.append(Peak(events, spark.peak))
+                self.results.peaks.append(Peak(events, spark.peak, spark.state_bytes))
             truth = once(loop, log, self.scratch, False)
             self.check([("hand-written loop", truth), ("mvps while its memory was watched", found)])
 
@@ -196,6 +202,15 @@ class _Benchmark:
         self.results.model = causality.fitted(self.results.alphas)
         for alpha in self.results.alphas:
             self.check(alpha.checks)
+
+    def skew(self, spark: SparkProcess) -> None:
+        """One sender and IP address with a large share of the messages: split over tasks, and not."""
+        options = self.options
+        for share in options.hot_shares:
+            log = hot_log(options.folder, options.hot_events, share, seed=options.seed, say=self.say)
+            found = measure_skew(log, share, spark, options.hot_shards, self.scratch, options.repeats, self.say)
+            self.results.skew += found
+            self.check([check for skew in found for check in skew.checks])
 
     def check(self, found: Sequence[tuple[str, Answer]]) -> None:
         """All of these replayed one log exactly; the first is the one to believe."""

@@ -15,7 +15,8 @@ QUICK_EVENTS, QUICK_ALPHA_EVENTS, QUICK_ERROR_EVENTS = 500_000, 200_000, 200_000
 
 def options_of(
     *, quick: bool, events: str, cores: int, repeats: int, alternatives: bool, alpha: str, alpha_events: str | None,
-    memory_events: str | None, micro_batches: str, error_events: str | None, seed: int, folder: Path,
+    memory_events: str | None, hot_shares: str, hot_events: str | None, micro_batches: str,
+    error_events: str | None, seed: int, folder: Path,
 ) -> Options:  # fmt: skip
     """`quick` bounds the sizes, and looks at the memory only if told at which: short logs say nothing about it."""
     default = Options()
@@ -27,6 +28,8 @@ def options_of(
         alphas=tuple(_exponent(text) for text in parts(alpha)),
         alpha_events=_or(alpha_events, QUICK_ALPHA_EVENTS if quick else default.alpha_events),
         memory_events=(() if quick else default.memory_events) if memory_events is None else counts_of(memory_events),
+        hot_shares=tuple(_share(text) for text in parts(hot_shares)),
+        hot_events=_or(hot_events, QUICK_ALPHA_EVENTS if quick else default.hot_events),
         micro_batches=counts_of(micro_batches),
         error_events=_or(error_events, QUICK_ERROR_EVENTS if quick else default.error_events),
         seed=seed,
@@ -61,6 +64,16 @@ def _exponent(text: str) -> float:
         value = math.nan
     if not value > 1:
         raise InputError(f"{text!r} is no exponent of a power law\n  give numbers above 1, such as 1.25,2,3")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise InputError(f"{text!r} is no share of the messages\n  give numbers from 0 to 1, such as 0,0.3,0.9")
     return value
 
 

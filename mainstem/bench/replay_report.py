@@ -13,6 +13,7 @@ from mainstem.bench.replay import WARM_UP_EVENTS, Results
 from mainstem.bench.replay_causality import Alpha
 from mainstem.bench.replay_plot import draw_scaling
 from mainstem.bench.replay_ratio_plot import draw_ratios
+from mainstem.bench.replay_skew import hot_keys_of, skew_json, skew_table
 from mainstem.bench.replay_ways import Role, Runs, cores_text, scan_text
 from mainstem.bench.report import machine, short, verdict, write_json
 
@@ -43,6 +44,10 @@ def print_results(results: Results, console: Console) -> None:
     if results.alphas:
         console.print(_alphas(results))
         console.print(_model(results), style="dim")
+    if results.skew:
+        console.print(skew_table(results.skew, results.options.hot_events))
+        for line in hot_keys_of(results.skew):
+            console.print(line, style="dim")
     _print_notes(results, console)
     verdict(console, results.disagreements)
 
@@ -103,9 +108,10 @@ def _cost(results: Results, scan: bool) -> str:
 
 def _peaks(results: Results) -> Table:
     roles = sorted({role for peak in results.peaks for role in peak.bytes})
-    table = _table("Peak memory, MB resident", 0, "events", *roles)
+    table = _table("Peak memory, MB resident", 0, "events", *roles, "tables", "workers without tables")
     for peak in results.peaks:
-        table.add_row(f"{peak.events:,}", *(f"{peak.bytes.get(role, 0) / 1e6:,.0f}" for role in roles))
+        own = (*(peak.bytes.get(role, 0) for role in roles), peak.state, peak.bytes.get("workers", 0) - peak.state)
+        table.add_row(f"{peak.events:,}", *(f"{size / 1e6:,.0f}" for size in own))
     return table
 
 
@@ -208,6 +214,7 @@ def as_json(results: Results) -> dict[str, Any]:
             }
             for alpha in results.alphas
         ],
+        "skew": [skew_json(skew) for skew in results.skew],
         "model": None if results.model is None else asdict(results.model),
         "paper": PAPER,
         "notes": results.notes,

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -23,9 +23,13 @@ from mainstem.bench import spam_plain
 from mainstem.bench.memory import PeakMemory
 from mainstem.bench.spam_answers import Answer, answer, fresh, open_log, timed
 from mainstem.errors import MainstemError
+from mainstem.replay.hot import VARIABLE as SPLIT_VARIABLE
+from mainstem.replay.hot import Balance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from mainstem.spark.replay import ReplayInfo
 
 HEAP_GB_MAX = 8  # what the alternatives of spam_plain need for windows over 10 million events
 STOP_SECONDS_MAX = 60
@@ -43,7 +47,11 @@ class SparkProcess:
 
     def __init__(self, cores: int, scratch: Path, *, heap: int = 1) -> None:
         self.cores = cores
-        self.peak: dict[str, int] = {}  # of the last replay that was watched, in bytes by role
+        # Of the last replay: memory in bytes by role, if it was watched; its tables; how evenly tasks were filled.
+        self.peak: dict[str, int] = {}
+        self.state_bytes = 0
+        self.balance: list[Balance] = []
+        self.hot_keys: list[str] = []
         folder = Path(tempfile.mkdtemp(prefix=f"spark-{cores}-", dir=scratch))
         self._printed = folder / "printed.log"
         task = json.dumps({"cores": cores, "heap": heap, "folder": str(folder)})
@@ -70,7 +78,9 @@ class SparkProcess:
             last = "\n".join(self._printed.read_text(errors="replace").splitlines()[-_LINES_SHOWN:])
             raise MainstemError(f"{call} of {log} on {self.cores} cores failed (exit code {code}):\n{last}")
         found = json.loads(reply)
-        self.peak = found["peak"]
+        self.peak, self.state_bytes = found.get("peak", {}), found.get("state_bytes", 0)
+        self.balance = [Balance(**one) for one in found.get("balance", ())]
+        self.hot_keys = found.get("hot_keys", [])
         return Answer(**found["answer"])
 
     def _asked(self, task: str) -> str:
@@ -99,17 +109,28 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 # --- in the process -------------------------------------------------------------------------------------------------
 
 
-def mvps(spark: SparkSession, log: Path, out: Path, *, scan: bool = True, epoch_rows: int | None = None) -> float:
-    """The staged plan, a shard per core; gives seconds."""
-    return _mainstem(spark, log, out, "mvps", scan, {} if epoch_rows is None else {"epoch_rows": epoch_rows})
+@dataclass(frozen=True)
+class Replayed:
+    seconds: float
+    info: ReplayInfo
 
 
-def fused(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> float:
-    """All in one task; gives seconds."""
+def mvps(
+    spark: SparkSession, log: Path, out: Path, *, scan: bool = True, epoch_rows: int | None = None,
+    partitions: int | None = None, split: bool = True,
+) -> Replayed:  # fmt: skip
+    """The staged plan, a shard per core unless told; `split`: hot keys."""
+    asked = {"epoch_rows": epoch_rows, "partitions": partitions}
+    os.environ[SPLIT_VARIABLE] = str(int(split))
+    return _mainstem(spark, log, out, "mvps", scan, {name: n for name, n in asked.items() if n is not None})
+
+
+def fused(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> Replayed:
+    """All in one task."""
     return _mainstem(spark, log, out, "fused", scan, {})
 
 
-def auto(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> float:
+def auto(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> Replayed:
     """With the plan that Mainstem chooses."""
     return _mainstem(spark, log, out, "auto", scan, {})
 
@@ -117,15 +138,17 @@ def auto(spark: SparkSession, log: Path, out: Path, *, scan: bool = True) -> flo
 def _mainstem(
     spark: SparkSession, log: Path, out: Path, plan: Literal["auto", "mvps", "fused"], scan: bool,
     options: Mapping[str, Any],
-) -> float:  # fmt: skip
+) -> Replayed:  # fmt: skip
+    from mainstem.spark.replay import replay_info
+
     fresh(out)
     app = spam.app if scan else spam.app_without_scan
     with timed() as watch:
-        app.replay(spark, str(log), out=out, plan=plan, progress=None, **options)
-    return watch.seconds
+        outputs = app.replay(spark, str(log), out=out, plan=plan, progress=None, **options)
+    return Replayed(watch.seconds, replay_info(outputs))
 
 
-MAINSTEM: dict[str, Callable[..., float]] = {"auto": auto, "mvps": mvps, "fused": fused}
+MAINSTEM: dict[str, Callable[..., Replayed]] = {"auto": auto, "mvps": mvps, "fused": fused}
 ALTERNATIVES: dict[str, Callable[..., Answer]] = {
     "single_batch": spam_plain.single_batch,
     "sql_windows": spam_plain.sql_windows,
@@ -136,12 +159,18 @@ ALTERNATIVES: dict[str, Callable[..., Answer]] = {
 def run(spark: SparkSession, task: Mapping[str, Any]) -> dict[str, Any]:
     call, log, out = task["call"], Path(task["log"]), Path(task["out"])
     if call in ALTERNATIVES:
-        return {"answer": asdict(ALTERNATIVES[call](spark, log, out, **task["options"])), "peak": {}}
+        return {"answer": asdict(ALTERNATIVES[call](spark, log, out, **task["options"]))}
     with PeakMemory() if task["watch"] else nullcontext() as peak:
-        seconds = MAINSTEM[call](spark, log, out, **task["options"])
+        done = MAINSTEM[call](spark, log, out, **task["options"])
     # Read back when nobody watches: that memory is not the replay's.
-    found = answer(call, seconds, open_log(log).events, out)
-    return {"answer": asdict(found), "peak": {} if peak is None else peak.bytes}
+    found = answer(call, done.seconds, open_log(log).events, out)
+    return {
+        "answer": asdict(found),
+        "peak": {} if peak is None else peak.bytes,
+        "state_bytes": done.info.state_bytes,
+        "balance": [asdict(one) for one in done.info.balance],
+        "hot_keys": [str(hot) for hot in done.info.hot_keys],
+    }
 
 
 def serve(cores: int, heap: int, folder: Path) -> None:

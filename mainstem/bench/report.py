@@ -71,6 +71,7 @@ class Peak:
 
     events: int
     bytes: dict[str, int]
+    state: int = 0  # bytes of the tables themselves at the end, in the memory of workers
 
 
 @dataclass

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from mainstem.bench.engines import AUTO, NOLOCK, SERIAL, WAYS, Runner, Way, batches_of, get_ready
 from mainstem.bench.grid import Point, Series, points_of
 from mainstem.bench.measure import Contender, Figure, disagreements, load_note, take_turns
+from mainstem.bench.scaling import plain_scaling
 from mainstem.gate import EventBatch
 
 TRIAL_EVENTS = 2_048  # at least, in whole batches
@@ -70,6 +71,7 @@ class Measured:
     choice: Choice
     disagreements: list[str]
     nolock_differs: bool
+    plain: float  # times faster that plain loops are on all threads than on one, measured beside
     seconds: float = 0.0
 
     @property
@@ -90,6 +92,12 @@ class Measured:
     @property
     def of_serial(self) -> float:
         return self.rates[AUTO] / self.rates[SERIAL]
+
+    @property
+    def bounds(self) -> str:
+        """What the machine and the workload permit, to be read beside `of_serial`."""
+        unsafe = f", {NOLOCK} {self.rates[NOLOCK] / self.rates[SERIAL]:.2f} ×" if NOLOCK in self.figures else ""
+        return f"plain threads {self.plain:.2f} ×{unsafe}"
 
     def loss(self, label: str) -> float | None:
         """The share of events per second that a strategy pays for being right; None without `nolock`."""
@@ -146,7 +154,8 @@ class Results:
 
 
 def _gain(what: str, found: Sequence[Measured], bound: float) -> Goal:
-    return Goal(what, len(found), [f"{m.point}: {m.of_serial:.2f} × serial" for m in found if m.of_serial < bound])
+    missed = [m for m in found if m.of_serial < bound]
+    return Goal(what, len(found), [f"{m.point}: {m.of_serial:.2f} × serial ({m.bounds})" for m in missed])
 
 
 def benchmark(options: Options, progress: Callable[[str], None] = lambda line: None) -> Results:
@@ -174,7 +183,7 @@ def benchmark(options: Options, progress: Callable[[str], None] = lambda line: N
 def _line(found: Measured) -> str:
     return (
         f"{found.point}: auto {found.rates[AUTO]:,.0f}/s ({found.choice}), {found.regret:.1%} behind {found.best}, "
-        f"{found.of_serial:.2f} × serial, {found.seconds:.0f} s"
+        f"{found.of_serial:.2f} × serial ({found.bounds}), {found.seconds:.0f} s"
     )
 
 
@@ -185,6 +194,7 @@ def measure(point: Point, options: Options) -> Measured:
     events = point.generate(point.events(options.seconds), options.seed)
     batches = list(batches_of(module.app.program, events, point.batch))
     runners = {way.label: Runner(module, way, options.threads) for way in options.ways}
+    scaling = plain_scaling(options.threads)
 
     first = batches[: -(-TRIAL_EVENTS // point.batch)]
     trial = _stage(runners, list(runners), first, TRIAL_TURNS)
@@ -202,6 +212,7 @@ def measure(point: Point, options: Options) -> Measured:
         _choice(runners[AUTO]),
         disagreements([figure for figure in stages if WAYS[figure.name].safe]),
         _differs(stages),
+        max(scaling, plain_scaling(options.threads)),
         time.perf_counter() - started,
     )
 

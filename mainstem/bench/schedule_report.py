@@ -19,7 +19,8 @@ FEWER = "~"
 
 LEGEND = (
     f"events/s, best run; in brackets what a strategy loses against {NOLOCK}, which gives wrong results: a bound. "
-    f"{FEWER}: hopeless at first sight, measured on the first batches only."
+    f"{FEWER}: hopeless at first sight, measured on the first batches only. "
+    "Plain threads: loops that share nothing, all threads against one, measured beside: the machine's own bound."
 )
 
 
@@ -53,6 +54,7 @@ def _rates(series: Series, results: Results) -> Table:
     table.add_row("auto chose", *(found.choice.engine for found in columns))
     table.add_row("regret", *(_percent(found.regret) for found in columns))
     table.add_row("× serial", *(f"{found.of_serial:.2f}" for found in columns))
+    table.add_row("plain threads ×", *(f"{found.plain:.2f}" for found in columns))
     return table
 
 
@@ -70,7 +72,7 @@ def _choices(results: Results) -> Table:
     table.add_column("point")
     table.add_column("best safe strategy")
     table.add_column("auto chose")
-    for heading in ("auto ev/s", "regret", "× serial"):
+    for heading in ("auto ev/s", "regret", "× serial", "plain threads"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state digest", no_wrap=True)
     table.add_column(NOLOCK, no_wrap=True)
@@ -83,6 +85,7 @@ def _choices(results: Results) -> Table:
             short(found.rates[AUTO]),
             _percent(found.regret),
             f"{found.of_serial:.2f}",
+            f"{found.plain:.2f}",
             found.digest if not found.disagreements else "[bold red]differs[/]",
             "differs" if found.nolock_differs else "the same",
             found.choice.why,
@@ -155,6 +158,7 @@ def _point(found: Measured) -> dict[str, Any]:
         "choice": vars(found.choice),
         "regret": found.regret,
         "of_serial": found.of_serial,
+        "plain_threads": found.plain,
         "nolock_differs": found.nolock_differs,
         "seconds": found.seconds,
     }

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mainstem.apps.spam import SPAM_RATIO, SPAM_SHARE, has_email
 from mainstem.bench.spam_answers import open_log
-from mainstem.state import inlined, kernel
+from mainstem.jit import inlined, kernel
 
 SCHEMA = pa.schema({"ts": pa.int64(), "seq": pa.int64(), "spam": pa.bool_()})
 READ_ROWS = 1 << 15  # their texts stay in the second-level cache between decoding and the scan

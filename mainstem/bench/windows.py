@@ -1,8 +1,13 @@
 """Window operators on the twelve queries of multiway aggregation: throughput and latency over the number of inputs.
 
-Throughput: all events are there at the beginning. Operators of the literature get them as arrays, with key codes; what
-`panes` takes includes checking, merging and looking up keys. Latency: events come at half the rate that the operator
-can take, and a window's latency is the time from its last event to its closing.
+Throughput: all events are there at the beginning. Every operator starts from the same Arrow tables, one per input, and
+ends with the same Arrow table of windows in order, so reading columns, checking that inputs are sorted, coding keys and
+putting results into order count for all of them; operators of the literature and `panes` share the code for keys.
+`threads` bring events; operators of the literature have one more, which closes windows. `panes` has no more than these.
+
+Latency: events come at half the rate that the operator can take, and a window's latency is the time from its last event
+to its closing. Operators of the literature take events one by one from their arrays; `panes` as an app runs it, in
+merged batches of `PANES_BATCH`, on one thread.
 
 The conditions of the queries with a function (`f-…`, `F-…`) are columns here: the search in the texts is the same for
 all operators, once per event, and is measured on its own.
@@ -24,15 +29,14 @@ import pyarrow.compute as pc
 from mainstem.apps.workloads import comments, meters
 from mainstem.apps.workloads.multiway import QUERIES, Query
 from mainstem.bench.measure import Stopwatch, load_note, stopwatch
-from mainstem.gate import open_events
+from mainstem.gate import EventBatch, open_events
 from mainstem.schema import EventSchema, Field, Type
 from mainstem.windows import aggregates
-from mainstem.windows.operators import OPERATORS, Timing, prepare, run_threads
-from mainstem.windows.operators.prepare import Prepared, refusal, results
+from mainstem.windows.operators import OPERATORS, PANES, Timing, aggregate, prepare, run_threads
+from mainstem.windows.operators.prepare import Prepared, refusal
 from mainstem.windows.panes import Panes
-from mainstem.windows.window import Closed, Window, window_of
+from mainstem.windows.window import Window, window_of
 
-PANES = "panes"
 LOAD = 0.5  # of the largest rate, for latencies
 PANES_BATCH = 2_048  # events, for latencies
 RATIOS = (1, 2, 5, 10, 20, 50, 100)  # size / advance
@@ -159,26 +163,22 @@ def _compare(query: Query, inputs: int, options: Options, progress: Callable[[st
     window = window_for(query)
     tables = inputs_for(query.dataset, inputs, options.events, options.seed)
     short = inputs_for(query.dataset, inputs, options.latency_events, options.seed)
-    prepared, prepared_short = prepare(window, tables), prepare(window, short)
-    for name, operator in OPERATORS.items():
-        if refusal(window, in_order=operator.in_order):
-            continue
+    prepared, events = prepare(window, short), sum(table.num_rows for table in tables)
+    usable = [name for name, operator in OPERATORS.items() if not refusal(window, in_order=operator.in_order)]
+    for name in (*usable, PANES):
         progress(f"{query.name}, {inputs} inputs: {name}")
-        _timed(prepared_short, name, options.threads)  # compiles
-        runs = [_timed(prepared, name, options.threads) for _ in range(options.repeats)]
-        seconds = min(taken.seconds for taken, _ in runs)
-        late = _latencies(prepared_short, name, options.threads, LOAD * len(prepared.events.ts) / seconds)
-        yield _figure(query, inputs, name, prepared, runs, late)
-    progress(f"{query.name}, {inputs} inputs: {PANES}")
-    _timed_panes(window, short)  # compiles
-    runs = [_timed_panes(window, tables) for _ in range(options.repeats)]
-    seconds = min(taken.seconds for taken, _ in runs)
-    late = _panes_latencies(window, short, prepared_short, LOAD * len(prepared.events.ts) / seconds)
-    yield _figure(query, inputs, PANES, prepared, runs, late)
+        _timed(window, short, name, options.threads)  # compiles
+        runs = [_timed(window, tables, name, options.threads) for _ in range(options.repeats)]
+        if name == PANES:
+            late = _panes_latencies(window, short, prepared)
+        else:
+            rate = events / min(taken.seconds for taken, _ in runs)
+            late = _latencies(prepared, name, options.threads, LOAD * rate)
+        yield _figure(query, inputs, name, events, runs, late)
 
 
-def _figure(query: Query, inputs: int, name: str, prepared: Prepared, runs: list[Run], late: np.ndarray) -> Figure:
-    events, ms = len(prepared.events.ts), late * 1e3
+def _figure(query: Query, inputs: int, name: str, events: int, runs: list[Run], late: np.ndarray) -> Figure:
+    ms = late * 1e3
     seconds, cpu_seconds = (min(getattr(taken, of) for taken, _ in runs) for of in ("seconds", "cpu_seconds"))
     mean, p99 = (float(ms.mean()), float(np.percentile(ms, 99))) if len(ms) else (0.0, 0.0)
     table = runs[-1][1]
@@ -186,25 +186,10 @@ def _figure(query: Query, inputs: int, name: str, prepared: Prepared, runs: list
     return Figure(query.name, inputs, name, events, rate, cpu_ns, mean, p99, table.num_rows, digest(table))
 
 
-def _timed(prepared: Prepared, name: str, threads: int) -> Run:
+def _timed(window: Window, tables: list[pa.Table], name: str, threads: int) -> Run:
     with stopwatch() as watch:
-        found = run_threads(prepared, name, threads=threads)
-    return watch, results(prepared, *found)
-
-
-def _timed_panes(window: Window, tables: list[pa.Table]) -> Run:
-    with stopwatch() as watch:
-        panes = Panes(window)
-        stream, _ = open_events(tables, [window.event])
-        closed = [panes.push(batch) for batch in stream]
-        closed.append(panes.finish())
-    return watch, _joined(window, closed)
-
-
-def _joined(window: Window, closed: list[Closed]) -> pa.Table:
-    """As the other operators give it."""
-    names = [f.name for f in window.closed.fields]
-    return pa.table({name: pa.chunked_array([part.columns[name] for part in closed]) for name in names})
+        found = aggregate(window, tables, name, threads=threads)
+    return watch, found
 
 
 def _arrivals(prepared: Prepared, rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -230,19 +215,28 @@ def _latencies(prepared: Prepared, name: str, threads: int, rate: float) -> np.n
     return _late(prepared.window, start, timing.closed / ticks_per_second(), ts, rate)
 
 
-def _panes_latencies(window: Window, tables: list[pa.Table], prepared: Prepared, rate: float) -> np.ndarray:
+def _panes_latencies(window: Window, tables: list[pa.Table], prepared: Prepared) -> np.ndarray:
     """A batch starts when its last event has come."""
+    batches = list(open_events(tables, [window.event], batch_size=PANES_BATCH)[0])
+    events = sum(map(len, batches))
+    seconds = _pushed(window, batches, 0.0)[-1][1]
+    rate = LOAD * events / seconds
     _, ts = _arrivals(prepared, rate)
-    stream, _ = open_events(tables, [window.event], batch_size=PANES_BATCH)
-    batches, panes, found, seen = list(stream), Panes(window), [], 0
+    found = _pushed(window, batches, 1 / rate)
+    start = np.concatenate([starts for starts, _ in found])
+    return _late(window, start, np.repeat([t for _, t in found], [len(s) for s, _ in found]), ts, rate)
+
+
+def _pushed(window: Window, batches: Sequence[EventBatch], pause: float) -> list[tuple[np.ndarray, float]]:
+    """Per batch the windows that it closed, and when; `pause` seconds lie between two events."""
+    panes, found, seen = Panes(window), [], 0
     begin = time.perf_counter()
     for batch in batches:
         seen += len(batch)
-        time.sleep(max(0.0, begin + seen / rate - time.perf_counter()))
+        time.sleep(max(0.0, begin + seen * pause - time.perf_counter()))
         closed = panes.push(batch).columns["start"].to_numpy()
         found.append((np.unique(closed), time.perf_counter() - begin))
-    start = np.concatenate([starts for starts, _ in found])
-    return _late(window, start, np.repeat([t for _, t in found], [len(s) for s, _ in found]), ts, rate)
+    return found
 
 
 @cache
@@ -262,11 +256,11 @@ def _ratios(options: Options, progress: Callable[[str], None]) -> list[Ratio]:
         query = replace(QUERIES["w-OI"], size=2 * ratio)
         progress(f"size / advance = {ratio}")
         window, tables = window_for(query), inputs_for(query.dataset, options.inputs[0], options.events, options.seed)
-        prepared = prepare(window, tables)
-        events = len(prepared.events.ts)
-        panes = min(_timed_panes(window, tables)[0].cpu_seconds for _ in range(max(2, options.repeats)))
-        found.append(Ratio(ratio, PANES, panes / events * 1e9))
-        found.append(Ratio(ratio, "wiml", _timed(prepared, "wiml", options.threads)[0].cpu_seconds / events * 1e9))
+        events = sum(table.num_rows for table in tables)
+        for name in (PANES, "wiml"):
+            repeats = max(3, options.repeats) if name == PANES else 1
+            taken = min(_timed(window, tables, name, options.threads)[0].cpu_seconds for _ in range(repeats))
+            found.append(Ratio(ratio, name, taken / events * 1e9))
     return found
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from mainstem.apps.workloads.multiway import QUERIES
 from mainstem.bench.report import Target, machine, print_targets, short, verdict, write_json
-from mainstem.bench.windows import PANES, Figure, Results
+from mainstem.bench.windows import Figure, Results
+from mainstem.windows.choice import PANES
 
 PANES_OVER_WIML, PANES_OVER_TUML = 10.0, 5.0
 RATIO_SPREAD = 0.5  # the cheapest size / advance costs at least this share of the dearest

@@ -15,6 +15,8 @@ from mainstem.cli import serving, stored, tools, view
 from mainstem.cli.load import FORMS, load_app, load_generator
 from mainstem.cli.view import guarded, out
 from mainstem.errors import InputError
+from mainstem.store.format import has_commits
+from mainstem.store.layout import Layout
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -74,7 +76,10 @@ Events = Annotated[
 ]
 StateDir = Annotated[Path | None, typer.Option("--state", help="Folder of durable state; continued if it exists.")]
 OutDir = Annotated[Path | None, typer.Option("--out", help="Write the outputs there, as Parquet.")]
-InitialDir = Annotated[Path | None, typer.Option("--initial", help="Folder of <Table>.parquet files to start from.")]
+InitialDir = Annotated[
+    Path | None,
+    typer.Option("--initial", help="Folder of <Table>.parquet files to start from, unless --state holds commits."),
+]
 Show = Annotated[int, typer.Option("--show", min=0, help="Print this many output rows.")]
 OnBadOption = Annotated[OnBad, typer.Option("--on-bad", help="Stop at a bad row, or set it aside with its reason.")]
 
@@ -132,6 +137,7 @@ def run(
     durability: Annotated[
         DurabilityMode, typer.Option(help="When batches of --state are synced: each, those that wait together, never.")
     ] = DurabilityMode.sync,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Snapshots of --state that stay, with the log since.")] = 2,
     resume: Annotated[bool, typer.Option("--resume", help="The same log again: skip what --state has seen.")] = False,
     show: Show = 5,
 ) -> None:
@@ -144,6 +150,7 @@ def run(
     With the same --state and new events, the state goes on. After a crash, run the same command with --resume.
     """
     loaded = load_app(name)
+    goes_on = _holds_commits(state)
     result = loaded.app.run(
         events if len(events) > 1 else events[0],
         state=state,
@@ -153,8 +160,10 @@ def run(
         out=out_dir,
         engine=engine.value,
         durability=durability.value,
+        keep=keep,
         resume=resume,
     )
+    _tell_unused(initial, goes_on, state)
     view.print_result(result, state=state, out_dir=out_dir, show=show)
 
 
@@ -180,6 +189,7 @@ def replay(
     from mainstem.spark import replay_info
 
     loaded = load_app(name)
+    goes_on = _holds_commits(state)
     with quiet_session(master) as spark, tempfile.TemporaryDirectory() as scratch:
         started = time.perf_counter()
         outputs = loaded.app.replay(
@@ -195,6 +205,7 @@ def replay(
         counts = outputs.groupBy("status", "reason").count().toArrow()
         first = outputs.orderBy("seq").limit(show).toArrow()
         info = replay_info(outputs)
+    _tell_unused(initial, goes_on, state)
     view.print_outcomes(view.in_order([(row["status"], row["reason"], row["count"]) for row in counts.to_pylist()]))
     view.print_replay(info, seconds, state)
     if show:
@@ -283,12 +294,22 @@ def generate(
     write_log = load_generator(workload.value)
     with view.progress("generating", events) as bar:
         if path.suffix == ".parquet":
+            path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=path.resolve().parent) as scratch:
                 (part,) = write_log(scratch, events, seed=seed, files=1, progress=bar.at)
                 part.replace(path)
         else:
             write_log(path, events, seed=seed, files=files, progress=bar.at)
     out.print(f"{events:,} {workload.value} events in {path}")
+
+
+def _holds_commits(state: Path | None) -> bool:
+    return state is not None and state.is_dir() and has_commits(Layout(state))
+
+
+def _tell_unused(initial: Path | None, goes_on: bool, state: Path | None) -> None:
+    if initial is not None and goes_on:
+        out.print(f"--initial was not used: {state} holds commits, and goes on from them", markup=False, soft_wrap=True)
 
 
 def _number(option: str) -> tuple[str, int]:

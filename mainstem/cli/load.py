@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mainstem import App
 from mainstem.apps import APPS
-from mainstem.errors import InputError, ProgramError
+from mainstem.errors import InputError, MainstemError, ProgramError
 
 BUILT_IN = tuple(APPS)
 FORMS = f"{', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
@@ -54,10 +57,19 @@ def load_generator(name: str) -> Callable[..., list[Path]]:
 
 def read_tables(folder: Path) -> dict[str, pa.Table]:
     """Every `<Table>.parquet` of a folder."""
-    tables = {path.stem: pq.read_table(path) for path in sorted(folder.glob("*.parquet"))}
+    if not folder.is_dir():
+        raise InputError(f"--initial {folder} is no folder\n  give one with files named <Table>.parquet")
+    tables = {path.stem: _read_table(path) for path in sorted(folder.glob("*.parquet"))}
     if not tables:
         raise InputError(f"{folder} holds no tables: expected files named <Table>.parquet")
     return tables
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} can't be read as Parquet: {str(error).splitlines()[0]}") from error
 
 
 def _take(module: ModuleType, attribute: str, name: str) -> Loaded:
@@ -74,20 +86,75 @@ def _import_module(name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
     try:
-        return importlib.import_module(name)
+        with _told_where(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # something that the module itself imports is missing
         raise ProgramError(f"there is no module {name!r}", remedy=f"give one of: {FORMS}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ProgramError(f"there is no file {path}", remedy=f"give one of: {FORMS}")
-    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    found = path.resolve()
+    name = _free_name(found)
+    spec = importlib.util.spec_from_file_location(name, found)
     assert spec is not None
     assert spec.loader is not None
+    if str(found.parent) not in sys.path:
+        sys.path.insert(0, str(found.parent))  # as `python file.py` does: a program may import its neighbours
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = _imported[name] = module
+    try:
+        with _told_where(name):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # as an import that fails leaves nothing
+        raise
     return module
+
+
+_imported: dict[str, ModuleType] = {}  # from files, by name
+
+
+def _free_name(path: Path) -> str:
+    """The file's own name, unless that is the name of another module, which must stay what it is to everybody else."""
+    name = path.stem
+    if name in sys.modules:
+        taken = sys.modules[name] is not _imported.get(name)
+    else:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+        taken = spec is not None and spec.origin != str(path)
+    return f"_program_{name}" if taken else name
+
+
+@contextmanager
+def _told_where(module: str) -> Iterator[None]:
+    """Errors of a program that is being imported as messages with its file and line.
+
+    That `module` itself, or a package that it is in, does not exist is left to the caller.
+    """
+    try:
+        yield
+    except MainstemError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+            raise
+        file, line = _place(error)
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        remedy = "the program fails while it is imported: mend it there; --debug shows the traceback"
+        raise ProgramError(f"{type(error).__name__}: {what}", file=file, line=line, remedy=remedy) from error
+
+
+def _place(error: Exception) -> tuple[str, int]:
+    """The last line of the user's that led to an error."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_foreign(frame.filename)]
+    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+
+
+def _is_foreign(file: str) -> bool:
+    """Whether code is Python's, a library's or Mainstem's."""
+    places = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    return file.startswith(("<", *places, str(Path(__file__).parent.parent)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +12,8 @@ import typer
 import mainstem as ms
 from mainstem.cli import view
 from mainstem.cli.view import guarded, out
+from mainstem.errors import InputError
+from mainstem.query.values import plain_rows, to_json
 
 StoreDir = Annotated[Path, typer.Argument(metavar="DIR", help="A folder of durable state.")]
 AsOfBatch = Annotated[int | None, typer.Option("--as-of-batch", help="The state after this commit.")]
@@ -41,11 +41,10 @@ def query(
     with ms.open(folder) as db, db.as_of(batch=as_of_batch, ts=as_of_ts) if earlier else db as asked:
         table = asked.sql(sql, timeout=timeout)
     if arrow is not None:
-        with pa.OSFile(str(arrow), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        _write_arrow(table, arrow)
         out.print(f"{table.num_rows:,} rows written to {arrow}")
     elif as_json:
-        for row in table.to_pylist():
+        for row in plain_rows(table):
             print_json(row)
     else:
         out.print(view.arrow_table(table, rows))
@@ -68,21 +67,21 @@ def watch(
     with ms.open(folder) as db:
         for change in db.watch(table, since=since, timeout=timeout):
             for name, rows in change.tables.items():
-                for row in rows.to_pylist():
+                for row in plain_rows(rows):
                     print_json({"epoch": change.epoch, "ts": change.ts, "table": name, **row})
             sys.stdout.flush()
 
 
 def print_json(row: dict[str, Any]) -> None:
     """One line of JSON, as it is: the console would wrap and colour it."""
-    typer.echo(json.dumps(row, default=_as_json, ensure_ascii=False))
+    typer.echo(to_json(row))
 
 
-def _as_json(value: Any) -> Any:
-    """What JSON has no form for: DuckDB sums integers into decimals, timestamps and bytes become text."""
-    if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return str(value)
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InputError(f"can't write {path}: there is no folder {path.parent}\n  make it first, or choose another")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
 COMMANDS = (query, watch)

@@ -124,6 +124,7 @@ def _print_inspection(found: tools.Inspection) -> None:
         "rows": f"in {found.shards} shards, {found.shard_files} files" if found.shards else "in one piece",
         "writer": _writer_text(found),
         "queries": ", ".join(f"{name}: batch {batch}" for name, batch in found.queries.items()) or "no live query",
+        **({"waiting": f"{found.waiting:,} events of live inputs wait for other inputs"} if found.waiting else {}),
         "format": f"{found.format}, store {found.store}",
         "size": f"{found.bytes:,} bytes, {found.log_bytes:,} of them log",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from mainstem.errors import MainstemError
 from mainstem.query import open_db
+from mainstem.query.values import plain_columns
 from mainstem.result import Result
 from mainstem.state import digest
 
@@ -48,7 +50,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except (MainstemError, OSError) as error:
             if debug:
                 raise
-            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            err.print(f"[bold red]error:[/] {escape(in_options(str(error)))}", soft_wrap=True)
             raise typer.Exit(EXIT_FAILED) from None
 
     extra = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
@@ -56,6 +58,25 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), extra])  # type: ignore[attr-defined]
     run.__annotations__ = {**command.__annotations__, "debug": Debug}
     return run
+
+
+_NAMES = "state|out|initial|batch|keep|timeout|durability|engine|plan|since"
+# What messages call arguments, in the words of the command line.
+_ARGUMENTS = (
+    (r"as_of takes a batch or a ts\n.*", "two versions are asked for\n  give --as-of-batch or --as-of-ts, not both"),
+    (r"resume=True", "--resume"),
+    (r'on_bad="(\w+)"', r"--on-bad \1"),
+    (rf"(?<![\w/.])({_NAMES})= ?\b", r"--\1 "),
+    (rf"(?<![\w/.])({_NAMES})=(['\"])(.*?)\2", r"--\1 \3"),
+    (rf"(?<![\w/.])({_NAMES})=(?=\W|$)", r"--\1"),
+)
+
+
+def in_options(message: str) -> str:
+    """A message of the library with the options of a command instead of the arguments of a function."""
+    for argument, option in _ARGUMENTS:
+        message = re.sub(argument, option, message)
+    return message
 
 
 Tick = Callable[[int], None]
@@ -95,8 +116,8 @@ def arrow_table(table: pa.Table, rows_max: int, title: str | None = None) -> Tab
     for field in table.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
         view.add_column(field.name, justify="right" if number else "left", overflow="ellipsis")
-    for row in table.slice(0, rows_max).to_pylist():
-        view.add_row(*(_cell(row[name]) for name in table.column_names))
+    for row in zip(*plain_columns(table.slice(0, rows_max)), strict=True):
+        view.add_row(*map(_cell, row))
     return view
 
 

@@ -7,16 +7,18 @@ from typing import Any
 from mainstem.engine.auto import AutoExecutor
 from mainstem.engine.changes import Changes, with_changes
 from mainstem.engine.executor import Executor
-from mainstem.engine.interpret import Interpreter, inferred_schema, outputs_to_arrow, rows_of_arrow
+from mainstem.engine.interpret import Interpreter, rows_of_arrow
 from mainstem.engine.interpreted import InterpretedExecutor
 from mainstem.engine.isolated import IsolatedExecutor
-from mainstem.engine.options import ENGINES, PARALLEL, Level, Strategy, check_functions, strategy_of
+from mainstem.engine.options import ENGINES, PARALLEL, Level, Strategy, check_functions, check_threads, strategy_of
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import BatchResult, BatchStats, Breakdown
+from mainstem.engine.returned import InferredOutputs, outputs_to_arrow
 from mainstem.engine.strategies import keeping_versions
 from mainstem.errors import ProgramError
+from mainstem.jit import JIT_ENABLED
 from mainstem.lang import Program
-from mainstem.state import JIT_ENABLED, State
+from mainstem.state import State
 
 __all__ = [
     "ENGINES",
@@ -24,10 +26,10 @@ __all__ = [
     "BatchStats",
     "Breakdown",
     "Executor",
+    "InferredOutputs",
     "InterpretedExecutor",
     "Interpreter",
     "ParallelExecutor",
-    "inferred_schema",
     "make_executor",
     "outputs_to_arrow",
     "rows_of_arrow",
@@ -48,17 +50,17 @@ def make_executor(
     """
     strategy = strategy_of(engine, **options)
     check_functions(strategy, [f.name for f in program.functions])
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ProgramError(f"threads={threads!r}", remedy="pass a positive number, or leave it out to use all cores")
+    check_threads(threads)
     levels = [Level(isolation or f.isolation, protocol or f.protocol) for f in program.functions]
     if history:
         _check_history(program, levels)
     if engine == "interpreted" or (engine == "auto" and not program.compiled and protocol in (None, "auto")):
         return InterpretedExecutor(program, state, changes=changes)
     if not program.compiled:
+        instead = "use engine='auto'" if engine != "auto" else "drop protocol="
         raise ProgramError(
             f"app {program.name} can't run compiled: {program.why_interpreted[0]}",
-            remedy="use engine='auto' to run it interpreted, or move that work to @app.derive",
+            remedy=f"{instead} to run it interpreted, or move that work to @app.derive",
         )
     compiled = JIT_ENABLED if jit is None else jit
     if changes:

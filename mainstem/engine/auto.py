@@ -8,15 +8,14 @@ predicted to be about as good as the best are tried on a batch or two; what they
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mainstem.engine.calibrate import known_costs
+from mainstem.engine.experience import SURPRISE, TRIES, Memory
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels import properties as places
 from mainstem.engine.kernels.control import OWN
@@ -25,6 +24,7 @@ from mainstem.engine.model import Costs, Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import Ran
+from mainstem.engine.strategies import uses_versions
 from mainstem.engine.strategies.whole import find_components
 from mainstem.lang import Program
 from mainstem.state import State
@@ -33,60 +33,20 @@ from mainstem.team import default_threads
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
 START_SECONDS = 8e-6  # of calling the serial kernel
-# Events of the first batch, and of one in RESAMPLE while batches run in parallel, that run serially to learn what a
-# transaction costs; starting the kernel takes as long as many cheap ones, so those are sampled in larger pieces.
+# Events of a run's first batch that run serially to learn what a transaction costs; starting the kernel takes as long
+# as many cheap ones, so those are sampled in larger pieces.
 SAMPLE_EVENTS = (32, 256, 2_048)
 SAMPLE_SECONDS = 100e-6
-RESAMPLE = 32
+ASK_AGAIN = 32  # batches until figures of the machine, when they are missing, are looked for again
 PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
-SURPRISE = 0.3  # relative change of cost or time that asks for a new plan at once
-SURPRISES = 2  # batches in a row; a single one is the machine's noise
-TRIED = 0.07  # candidates predicted to be so much slower than the best are still worth a try
-TRIES = 1  # of a candidate before its own times are believed
-GAIN = 0.02  # what a change of strategy must promise
-REGIME = 8  # costs and sizes that differ by such a factor are different worlds
-LEARNING = 0.4  # weight of the newest figure in running averages
-BETTER, WORSE = 0.7, 0.2  # the same for times of strategies
-REMEMBERED = 0.9  # power of a factor that is left when plans are made anew
-
-
-@dataclass
-class Memory:
-    """What is known about a program, from batch to batch and from run to run in this process."""
-
-    cost: float | None = None  # seconds per transaction, serially
-    aborts: float = 0.0
-    factors: dict[str, float] = field(default_factory=dict)  # measured by predicted time, per strategy
-    tries: dict[str, int] = field(default_factory=dict)
-    _regimes: dict[tuple[int, int], tuple[dict[str, float], dict[str, int]]] = field(default_factory=dict)
-
-    def enter(self, cost: float, transactions: int) -> None:
-        """Experience with small batches of dear transactions says little about large ones of cheap ones."""
-        regime = (round(math.log(cost * 1e9, REGIME)), round(math.log(transactions, REGIME)))
-        self.factors, self.tries = self._regimes.setdefault(regime, ({}, {}))
-
-    def learn_cost(self, seconds: float) -> None:
-        self.cost = seconds if self.cost is None else (1 - LEARNING) * self.cost + LEARNING * seconds
-
-    def learn_time(self, label: str, factor: float) -> None:
-        """A machine makes runs slower by chance, never faster: better news are believed at once, worse ones slowly."""
-        known = self.factors.get(label, factor)
-        weight = BETTER if factor < known else WORSE
-        self.factors[label] = (1 - weight) * known + weight * factor
-        self.tries[label] = self.tries.get(label, 0) + 1
-
-    def forget_some(self, used: str) -> None:
-        """What a strategy took long ago counts less and less, so that it gets another chance."""
-        for label in self.factors:
-            if label != used:
-                self.factors[label] **= REMEMBERED
-
-    def factor(self, label: str) -> float:
-        """How far off predictions are; of a strategy that has not run yet, as far as the others."""
-        if label in self.factors:
-            return self.factors[label]
-        return statistics.median(self.factors.values()) if self.factors and label != "serial" else 1.0
+SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
+DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
+TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
+GOOD_ENOUGH = 0.06  # above what no strategy can beat: trying others costs more batches than it could win
+CANDIDATES = 3  # tried per plan, at most
+RIVAL_PLANS = 4  # the best of the others is tried again after so many plans
+GAIN = 0.01  # what a change of strategy must promise
 
 
 @dataclass
@@ -95,7 +55,8 @@ class Plan:
 
     best: Strategy
     properties: Properties
-    seconds: dict[str, float]  # per transaction, by label, as the model predicts it
+    seconds: dict[str, float]  # per operation, by label, as the model predicts it
+    floor: float  # seconds per operation that no strategy can beat
     queue: list[Strategy]  # to be tried first
     age: int = 0
     surprises: int = 0  # batches in a row that took much more or less than expected
@@ -112,7 +73,6 @@ class AutoExecutor(ParallelExecutor):
     ) -> None:
         self._plan: Plan | None = None
         self._batches = 0
-        self._ran_serially = False  # the last batch
         self._warm: set[str] = set()  # strategies that have run here
         self._costs: Costs | None = None
         self._ask_again = 0
@@ -127,7 +87,7 @@ class AutoExecutor(ParallelExecutor):
         if count == 0:
             return super()._execute(arrays, count)
         self._batches += 1
-        first = self._sample(arrays, count) if self._wants_sample() else 0
+        first = self._sample(arrays, count) if self._batches == 1 and self._at_once > 1 else 0
         if first == len(arrays["kind"]):
             return Ran("serial", "the batch was just enough to learn what a transaction costs")
         why_serial = self._why_serial(count)
@@ -139,12 +99,6 @@ class AutoExecutor(ParallelExecutor):
 
     # -- serial -------------------------------------------------------------------------------------------------
 
-    def _wants_sample(self) -> bool:
-        """A batch that runs serially as a whole is the best sample there is."""
-        if self._at_once == 1:
-            return False
-        return self.memory.cost is None or (self._batches % RESAMPLE == 0 and not self._ran_serially)
-
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
         """Runs the first events serially, more of them when they are cheap; gives how many."""
         events = len(arrays["kind"])
@@ -155,7 +109,7 @@ class AutoExecutor(ParallelExecutor):
                 break
             found = min(found, self._timed_serially(arrays, count, done, end))
             done = end
-        self.memory.learn_cost(found)
+        self.memory.begin_run(found)
         return done
 
     def _timed_serially(self, arrays: dict[str, Any], count: int, first: int, end: int) -> float:
@@ -172,13 +126,17 @@ class AutoExecutor(ParallelExecutor):
         assert cost is not None
         if self._costs is None and self._batches >= self._ask_again:
             self._costs = known_costs(self._at_once)
-            self._ask_again = self._batches + RESAMPLE
+            self._ask_again = self._batches + ASK_AGAIN
         if self._costs is None:
             return "strategies are being measured on this machine, once"
-        floor = min(fixed + each * self._ops_each * count for fixed, each in self._costs.values())
-        if cost * count <= cost * count / self._at_once + floor:
+        if cost * count <= cost * count / self._at_once + self._least_own(self._ops_each * count):
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
         return None
+
+    def _least_own(self, operations: float) -> float:
+        """Seconds that the cheapest strategy adds to the work of a batch."""
+        assert self._costs is not None
+        return min(fixed + each * operations for fixed, each in self._costs.values())
 
     def _why_not_parallel(self, count: int) -> str | None:
         """Reasons that hold whatever the strategies cost."""
@@ -197,7 +155,6 @@ class AutoExecutor(ParallelExecutor):
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
         cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
         self.memory.learn_cost(cost)
-        self._ran_serially = True
         return Ran("serial", why)
 
     # -- parallel -----------------------------------------------------------------------------------------------
@@ -214,7 +171,7 @@ class AutoExecutor(ParallelExecutor):
         first = self._transactions_before(arrays, first_event)
         start = time.perf_counter()
         batch = self.layout.batch(arrays, count, self.operations.scratch, first)
-        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan):
+        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, batch):
             self._plan = self._make_plan(batch, arrays, first)
             start = time.perf_counter()  # planning is not the strategy's fault
         self._plan.age += 1
@@ -222,47 +179,63 @@ class AutoExecutor(ParallelExecutor):
         if strategy is SERIAL:
             return self._serial(arrays, count, first_event, why)
         ran = self.run_with(strategy, arrays, count, first, why, batch)
-        self._ran_serially = False
-        self._learn(strategy, ran, time.perf_counter() - start, count - first)
-        aborted = float(np.count_nonzero(arrays["code"][first:])) / (count - first)
-        self.memory.aborts = (1 - LEARNING) * self.memory.aborts + LEARNING * aborted
+        self._learn(strategy, ran, time.perf_counter() - start, batch.ops)
+        self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
     def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
         return int(self._functions_of_kind[arrays["kind"][:event]].sum())
 
-    def _changed_much(self, plan: Plan) -> bool:
+    def _changed_much(self, plan: Plan, batch: Batch | None = None) -> bool:
         cost = self.memory.cost or plan.properties.cost
         return (
             plan.surprises >= SURPRISES
             or abs(cost / plan.properties.cost - 1) > SURPRISE
-            or abs(self.memory.aborts - plan.properties.aborts) > SURPRISE / 3
+            or abs(self.memory.aborts - plan.properties.aborts) > DRIFT
+            or (batch is not None and abs(_dependent(batch) - plan.properties.dependent) > DRIFT)
         )
 
     def _make_plan(self, batch: Batch, arrays: dict[str, Any], first: int) -> Plan:
         found = self._properties(batch, arrays, first)
-        self.memory.enter(found.cost, found.transactions)
-        if self._plan is not None:
-            self.memory.forget_some(self._plan.best.label)
+        self.memory.begin_plan(found)
         assert self._costs is not None
         predicted = {s: predict(s, found, self._costs, self._at_once) for s in (SERIAL, *SAFE)}
-        plan = Plan(SERIAL, found, {s.label: seconds / found.transactions for s, seconds in predicted.items()}, [])
+        seconds = {s.label: time / found.operations for s, time in predicted.items()}
+        least = max(1 / self._at_once, found.path_parts) * found.work + self._least_own(found.operations)
+        plan = Plan(SERIAL, found, seconds, least / found.operations, [])
         ranked = sorted(predicted, key=lambda s: self._expected(plan, s))
         plan.best = ranked[0] if self._plan is None else self._plan.best
-        limit = self._expected(plan, ranked[0]) * (1 + TRIED)
-        close = [s for s in ranked if s is not SERIAL and self._expected(plan, s) <= limit]
-        plan.queue = [s for s in close for _ in range(self._tries_left(s))]
+        plan.queue = self._to_try(plan, ranked)
         return plan
 
+    def _to_try(self, plan: Plan, ranked: list[Strategy]) -> list[Strategy]:
+        """Candidates that may be the best, as often as it takes; and the closest rival once more from time to time."""
+        if self._good_enough(plan):
+            return []
+        limit = self._expected(plan, ranked[0]) * (1 + TRIED)
+        close = [s for s in ranked if s is not SERIAL and self._expected(plan, s) <= limit]
+        new = [s for s in close if self.memory.tries(s.label) < TRIES][:CANDIDATES]
+        if new:
+            return [s for s in new for _ in range(self._tries_left(s))]
+        rivals = [s for s in close if s is not plan.best][:1]
+        return [s for s in rivals if self.memory.plans_since(s.label) >= RIVAL_PLANS]
+
+    def _good_enough(self, plan: Plan) -> bool:
+        """Whether the best one has run and comes close to what none can beat: looking on would not pay."""
+        best = min(SAFE, key=lambda s: self._expected(plan, s))
+        return best.label in self._warm and self._expected(plan, best) <= plan.floor * (1 + GOOD_ENOUGH)
+
     def _expected(self, plan: Plan, strategy: Strategy) -> float:
-        """Seconds per transaction: predicted, and corrected by experience."""
+        """Seconds per operation: predicted, and corrected by experience."""
         return plan.seconds[strategy.label] * self.memory.factor(strategy.label)
 
     def _tries_left(self, strategy: Strategy) -> int:
         """The first batch of a strategy does not count."""
-        return max(0, TRIES - self.memory.tries.get(strategy.label, 0)) + (strategy.label not in self._warm)
+        return max(0, TRIES - self.memory.tries(strategy.label)) + (strategy.label not in self._warm)
 
     def _next(self, plan: Plan) -> tuple[Strategy, str]:
+        if plan.queue and self._good_enough(plan):
+            plan.queue.clear()
         if plan.queue:
             return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.properties}"
         best = min((SERIAL, *SAFE), key=lambda s: self._expected(plan, s))
@@ -275,26 +248,34 @@ class AutoExecutor(ParallelExecutor):
         gain = self._expected(self._plan, SERIAL) / self._expected(self._plan, strategy)
         return f"{gain:.2f} × serial expected; {self._plan.properties}"
 
-    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, transactions: int) -> None:
-        """Corrects the prediction of this strategy, and what is known about the program."""
+    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: int) -> None:
+        """Corrects the prediction of this strategy, and what is known about the program.
+
+        What counts is the time against the work that was in the batch: transactions of one batch may be longer than
+        those of another, and a machine that others use makes both slower alike.
+        """
         plan, label = self._plan, strategy.label
         assert plan is not None
         if label not in self._warm:
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
             return
-        each = seconds / transactions
-        surprising = abs(each / self._expected(plan, strategy) - 1) > SURPRISE
+        batch = plan.properties
+        transactions = operations * batch.transactions / batch.operations  # of the usual length
+        # Copies of rows are made inside the functions' time, and parts of aborted transactions run in vain or again: as
+        # a measure of the work it is too high then, but never too low.
+        self._learn_useful(ran, transactions, only_less=uses_versions(strategy))
+        work = (self.memory.cost or batch.cost) * transactions
+        factor = float(seconds / max(work, 1e-9) / (plan.seconds[label] * batch.operations / batch.work))
+        surprising = abs(factor / self.memory.factor(label) - 1) > SURPRISE
         plan.surprises = plan.surprises + 1 if surprising else 0
-        self.memory.learn_time(label, each / plan.seconds[label])
-        self._learn_useful(ran, transactions)
+        self.memory.learn_time(label, factor)
 
-    def _learn_useful(self, ran: Ran, transactions: int) -> None:
-        """Threads that share a machine take longer for the same work, so only good news counts."""
-        assert ran.breakdown is not None
-        useful = (ran.breakdown.useful + ran.breakdown.abort) / max(1, transactions)
-        if self.memory.cost is not None and useful < self.memory.cost:
-            self.memory.learn_cost(useful)
+    def _learn_useful(self, ran: Ran, transactions: float, *, only_less: bool = False) -> None:
+        """What the functions took, also when threads ran them."""
+        seconds = _useful(ran) / max(1.0, transactions)
+        if not only_less or self.memory.cost is None or seconds < self.memory.cost:
+            self.memory.learn_cost(seconds)
 
     def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
         cost = max(self.memory.cost or 0.0, 1e-9)
@@ -312,7 +293,7 @@ class AutoExecutor(ParallelExecutor):
         work = 1_000 * transactions
         splittable = float(np.mean(self._splits[batch.fn[first:]] > 1))
         return Properties(
-            transactions=transactions, operations=batch.ops, cost=cost, aborts=self.memory.aborts,
+            transactions=transactions, operations=max(1, batch.ops), cost=cost, aborts=self.memory.aborts,
             split=splittable - found[places.SHARED_PARTS] / transactions,
             dependent=found[places.DEPENDENT] / max(1, batch.ops), near=found[places.NEAR] / transactions,
             path_versions=found[places.PATH_VERSIONS] / work, path_locks=found[places.PATH_LOCKS] / work,
@@ -322,3 +303,14 @@ class AutoExecutor(ParallelExecutor):
 
     def _scratch_code(self, batch: Batch) -> np.ndarray:
         return self.operations.scratch.array("code", batch.transactions, np.int64)
+
+
+def _dependent(batch: Batch) -> float:
+    """Share of operations that need a version made in this batch."""
+    return float(np.count_nonzero(batch.op_prev[: batch.ops] >= 0)) / max(1, batch.ops)
+
+
+def _useful(ran: Ran) -> float:
+    """Seconds of all threads inside the functions."""
+    assert ran.breakdown is not None
+    return ran.breakdown.useful + ran.breakdown.abort

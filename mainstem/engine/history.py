@@ -164,8 +164,8 @@ class Transaction:
         """It committed, and what it wrote is installed, if it was not before (only `rows`, when some are given)."""
         self._must_be_open("commit")
         for row in rows or self.own:
-            if not self.builder.place[self.own[row]]:
-                self.install(row)
+            if row not in self.own or not self.builder.place[self.own[row]]:
+                self.install(row)  # which refuses a row that it has not written
         self.committed = True
         return self
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import struct
 from collections.abc import Callable
@@ -15,17 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mainstem.engine.changes import Installed, change_column
+from mainstem.engine.changes import CHANGES, Installed, change_column
+from mainstem.engine.returned import Record, checked
 from mainstem.errors import UserCodeError
 from mainstem.gate import EventBatch
-from mainstem.lang import FIXED_COLUMNS, Abort, Bound, Program, Spec
+from mainstem.lang import Abort, Bound, Program, Spec
 from mainstem.lang.runtime import Row, coerce, reason_of, running, wrap
 from mainstem.lang.source import interpretable
 from mainstem.schema import MISSING, EventSchema, TableSchema, Type
 
-_EPOCH = datetime.datetime(1970, 1, 1)
-Record = dict[str, Any]
 Load = Callable[[str, Any], Record | None]
+
+
+class LoadFailed(Exception):
+    """A row could not be loaded: no fault of the function that asked for it, and no reason to abort."""
 
 
 class Transaction:
@@ -38,6 +40,12 @@ class Transaction:
     def _record(self, table: str, key: Any) -> Record | None:
         if key in self.writes[table]:
             return self.writes[table][key]
+        try:
+            return self._committed(table, key)
+        except Exception as error:
+            raise LoadFailed from error
+
+    def _committed(self, table: str, key: Any) -> Record | None:
         if key not in self.rows[table]:
             self.rows[table][key] = self.load(table, key)
         return self.rows[table][key]
@@ -59,15 +67,23 @@ class Transaction:
         found = []
         for table, written in self.writes.items():
             for key, record in written.items():
-                if key not in self.rows[table]:
-                    self.rows[table][key] = self.load(table, key)
-                if not same_record(self.rows[table][key], record):
+                if not same_record(self._committed(table, key), record):
                     found.append((table, key, record))
         return found
 
     def commit(self) -> None:
         for table, changes in self.writes.items():
             self.rows[table].update(changes)
+
+
+def abort_reason(error: Exception, name: str, values: Record) -> str:
+    """Why a transaction aborts. What is no reason to is raised: a bug of the function, a row that can't be loaded."""
+    if isinstance(error, LoadFailed) and error.__cause__ is not None:
+        raise error.__cause__ from None
+    reason = reason_of(error)
+    if reason is None:
+        raise UserCodeError(f"function {name} failed on {values}: {type(error).__name__}: {error}") from error
+    return reason
 
 
 class Interpreter:
@@ -84,29 +100,25 @@ class Interpreter:
 
     def run(self, batch: EventBatch, first_seq: int) -> list[Record]:
         """One dict per transaction: ts, seq, event, function, status, reason, and `values`."""
-        readers = [iter(_events(batch, k, s)) for k, s in enumerate(self.spec.events)]
+        readers = [iter(events_seen(batch, k, s)) for k, s in enumerate(self.spec.events)]
         out = []
         for i, kind in enumerate(batch.kind.tolist()):
             event, name = next(readers[kind]), self.spec.events[kind].name
             for bound, function_name, function in self.functions:
                 if bound == name:
                     row = {"ts": int(batch.ts[i]), "seq": first_seq + i, "event": name, "function": function_name}
-                    out.append(row | self._transaction(function_name, function, event))
+                    out.append(row | self.transaction(function_name, function, event))
         return out
 
-    def _transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
+    def transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
+        """One of `functions` on one event: status, reason, `values`, and `changes` if they are kept."""
         transaction = Transaction(self.rows, self.load, self.defaults)
         try:
             with running(transaction, event.ts):
                 values = self._output(function(event))
                 self._check(transaction)
         except Exception as error:
-            reason = reason_of(error)
-            if reason is None:
-                raise UserCodeError(
-                    f"function {name} failed on {vars(event)}: {type(error).__name__}: {error}"
-                ) from error
-            return {"status": "aborted", "reason": reason, "values": {}}
+            return {"status": "aborted", "reason": abort_reason(error, name, vars(event)), "values": {}}
         changes = transaction.changes() if self.keeps_changes else []
         transaction.commit()
         for table, written in transaction.writes.items():
@@ -121,10 +133,12 @@ class Interpreter:
                     if not check(Row(table.schema, key)):
                         raise Abort(f"check {name}.{check_name} failed")
 
-    def _output(self, values: Record | None) -> Record:
-        if self.outputs is None or not values:
-            return values or {}
-        return {n: None if v is None else coerce(self.outputs[n], v) for n, v in values.items()}
+    def _output(self, values: Record) -> Record:
+        if self.outputs is not None:
+            return {n: None if v is None else coerce(self.outputs[n], v, f"column {n}") for n, v in values.items()}
+        if self.keeps_changes and CHANGES in values:
+            raise ValueError(f"changes=True adds a column {CHANGES!r}: return it by another name")
+        return values
 
     def export(self) -> dict[str, pa.Table]:
         """The state as Arrow tables, sorted by key."""
@@ -136,7 +150,7 @@ class Interpreter:
 
 def one_function(members: tuple[Bound, ...]) -> Callable[..., Any]:
     """The functions of a transaction as one that gives the columns of all of them."""
-    functions = [(member.name, interpretable(member.function)) for member in members]
+    functions = [(member.name, checked(interpretable(member.function))) for member in members]
     if len(functions) == 1:
         return functions[0][1]
 
@@ -144,7 +158,7 @@ def one_function(members: tuple[Bound, ...]) -> Callable[..., Any]:
         values: Record = {}
         giver: dict[str, str] = {}
         for name, function in functions:
-            returned = function(event) or {}
+            returned = function(event)
             for column in returned:
                 if giver.setdefault(column, name) != name:
                     raise ValueError(f"{giver[column]} and {name} both return the column {column!r}")
@@ -155,11 +169,13 @@ def one_function(members: tuple[Bound, ...]) -> Callable[..., Any]:
 
 
 def default_record(schema: TableSchema) -> Record:
-    return {f.name: f.type.zero if f.default is MISSING else coerce_default(f.type, f.default) for f in schema.fields}
+    return {f.name: f.type.zero if f.default is MISSING else _coerce_default(f.type, f.default) for f in schema.fields}
 
 
-def coerce_default(type_: Type, value: Any) -> Any:
-    return tuple(value) if type_.length else coerce(type_, value)
+def _coerce_default(type_: Type, value: Any) -> Any:
+    if type_.length:
+        return tuple(coerce(Type(type_.base), item) for item in value)
+    return coerce(type_, value)
 
 
 def _sort_key(key: Any) -> Any:
@@ -229,23 +245,18 @@ def rows_of_arrow(schema: TableSchema, table: pa.Table) -> dict[Any, Record]:
     return {k[0] if schema.scalar_key else k: r for k, r in zip(keys, records or [{} for _ in keys], strict=True)}
 
 
-def as_seen(value: Any) -> Any:
-    """A stored value as functions see it: timestamps are integers, arrays tuples."""
-    if isinstance(value, datetime.datetime):
-        return (value.replace(tzinfo=None) - _EPOCH) // datetime.timedelta(microseconds=1)
-    return tuple(as_seen(v) for v in value) if isinstance(value, list) else value
-
-
 def _plain(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values as functions see them: timestamps are integers, fixed arrays tuples."""
+    fixed = pa.types.is_fixed_size_list(column.type)
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    elif pa.types.is_list(column.type) and pa.types.is_timestamp(column.type.value_type):
-        column = column.cast(pa.list_(pa.int64()))
-    values = column.to_pylist()
-    return [as_seen(v) for v in values] if pa.types.is_fixed_size_list(column.type) else values
+    elif (fixed or pa.types.is_list(column.type)) and pa.types.is_timestamp(column.type.value_type):
+        column = column.cast(pa.list_(pa.int64(), column.type.list_size) if fixed else pa.list_(pa.int64()))
+    values: list[Any] = column.to_pylist()
+    return [tuple(v) for v in values] if fixed else values
 
 
-def _events(batch: EventBatch, kind: int, schema: EventSchema) -> list[SimpleNamespace]:
+def events_seen(batch: EventBatch, kind: int, schema: EventSchema) -> list[SimpleNamespace]:
     """The events of one type, in order, as functions see them."""
     found = batch.columns[kind]
     if found is None:
@@ -262,27 +273,3 @@ def _events(batch: EventBatch, kind: int, schema: EventSchema) -> list[SimpleNam
         )
         for row in zip(*columns.values(), strict=True)
     ]
-
-
-def outputs_to_arrow(rows: list[Record], schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for field in schema:
-        values = [r[field.name] if field.name in FIXED_COLUMNS else r["values"].get(field.name) for r in rows]
-        if pa.types.is_dictionary(field.type):
-            columns.append(pa.array(values, pa.string()).dictionary_encode().cast(field.type))
-        else:
-            columns.append(pa.array(values, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def inferred_schema(program: Program, rows: list[Record]) -> pa.Schema:
-    """The output columns of a program without declared outputs, by the first value of each."""
-    schema = program.output_schema
-    found: dict[str, Any] = {}
-    for row in rows:
-        for name, value in row["values"].items():
-            if found.setdefault(name, value) is None:
-                found[name] = value
-    for name, value in found.items():
-        schema = schema.append(pa.field(name, pa.scalar(value).type if value is not None else pa.null()))
-    return schema

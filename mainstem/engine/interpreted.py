@@ -8,16 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from mainstem.engine.changes import CHANGES_FIELD, with_changes
-from mainstem.engine.interpret import (
-    Interpreter,
-    Record,
-    as_seen,
-    inferred_schema,
-    interpreted_changes,
-    outputs_to_arrow,
-    records_to_arrow,
-)
+from mainstem.engine.interpret import Interpreter, interpreted_changes, records_to_arrow
 from mainstem.engine.result import BatchResult, BatchStats
+from mainstem.engine.returned import InferredOutputs, Record, outputs_to_arrow
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import DELETED, State
@@ -33,22 +26,22 @@ class InterpretedExecutor:
         self.program, self.state = program, state
         self.interpreter = Interpreter(program.spec, dict(program.outputs) or None, self._load)
         self.interpreter.keeps_changes = changes
+        self._inferred = InferredOutputs(program)
 
     @property
     def output_schema(self) -> pa.Schema:
         return with_changes(self.program) if self.interpreter.keeps_changes else self.program.output_schema
 
     def _load(self, table: str, key: Any) -> Record | None:
-        found = self.state.tables[table].get(key)
-        return None if found is None else {name: as_seen(value) for name, value in found.items()}
+        return self.state.tables[table].seen(key)
 
     def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         start = time.perf_counter()
         rows = self.interpreter.run(batch, first_seq)
         deltas = self._flush()
         ran = time.perf_counter()
-        schema = self.program.output_schema if self.program.outputs else inferred_schema(self.program, rows)
-        outputs = outputs_to_arrow(rows, schema)
+        declared = bool(self.program.outputs)
+        outputs = outputs_to_arrow(rows, self.program.output_schema) if declared else self._inferred.batch(rows)
         if self.interpreter.keeps_changes:
             outputs = outputs.append_column(CHANGES_FIELD, interpreted_changes(self.program, rows))
         aborted = sum(r["status"] == "aborted" for r in rows)

@@ -65,7 +65,6 @@ class IsolatedExecutor(AutoExecutor):
             self._look(batch, arrays, first)
         strategy, why = self._strategy()
         ran = self.run_with(strategy, arrays, count, first, why, batch)
-        self._ran_serially = False
         self._learn_useful(ran, count - first)
         return ran
 

@@ -12,7 +12,7 @@ from mainstem.engine.buffers import Scratch
 from mainstem.engine.kernels import load
 from mainstem.engine.operations import Listed
 from mainstem.lang import Program
-from mainstem.state import TableState
+from mainstem.state import TableState, words
 
 
 @dataclass
@@ -313,9 +313,3 @@ def _graph(todo: np.ndarray, vertices: int, refs: int, scratch: Scratch, name: s
         **{f"v_{n}": room(n, vertices) for n in ("txn", "part", "turn", "code")},
         **{f"ref_{n}": room(f"ref {n}", refs) for n in ("op", "mode", "slot", "table", "row")},
     )
-
-
-def words(rows: np.ndarray) -> np.ndarray:
-    """Records as rows of plain integers."""
-    unit = np.int64 if rows.dtype.itemsize % 8 == 0 else np.uint8
-    return rows.view(unit).reshape(len(rows), rows.dtype.itemsize // np.dtype(unit).itemsize)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from mainstem.engine import native
+from mainstem.jit import plain
 from mainstem.lang import arith, mathlib, rings
-from mainstem.state import plain, probe1, probe2, probe3, probe4
+from mainstem.state import probe1, probe2, probe3, probe4
 
 _ARITHMETIC = (
     arith.add, arith.sub, arith.mul, arith.neg, arith.absolute, arith.floordiv, arith.mod, arith.truediv,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.engine import library, native
-from mainstem.state import cache_folder, cache_here, compile_kernel
+from mainstem.jit import cache_folder, cache_here, compile_kernel
 
 # Generated code allocates nothing and keeps no array, so it needs no reference counts: with them, every transaction
 # would count a dozen arrays up and down, which costs several times the transaction itself.

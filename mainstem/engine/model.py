@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from mainstem.engine.options import Strategy
 
 BARRIER_SECONDS = 2e-6  # of all threads meeting, per stratum
-SETTLE_SECONDS = 4e-6  # of stopping all threads and repairing the graph, per abort
+SETTLE_SECONDS = 2e-6  # of stopping all threads and repairing the graph, per abort
 # What threads lose to each other while they work, beside waiting for data: cold caches, uneven shares. A start only:
 # experience with the program at hand corrects it.
-LOSSES = {"mvlk": 1.03, "chains": 1.15, "bfs": 1.08, "ns": 1.08, "dfs": 1.12}
+LOSSES = {"lock": 1.02, "pat": 1.025, "mvlk": 1.03, "components": 1.04, "chains": 1.07}
+EXPLORE_LOSSES = {"bfs": 1.07, "ns": 1.05, "dfs": 1.07}
 GROUP_LOSSES = {"bfs": 1.06, "ns": 1.04, "dfs": 1.25}
-REDONE = 0.5  # share of an aborted transaction's work that is repeated on average when aborts are found late
+WAITED = 0.5  # of a transaction that just started: what one that needs it waits for
 
 Costs = Mapping[str, tuple[float, float]]
 """By label of the strategy: seconds that it adds per batch, and per operation."""
@@ -60,9 +61,9 @@ def predict(strategy: Strategy, batch: Properties, costs: Costs, threads: int) -
 
 def _loss(strategy: Strategy) -> float:
     if strategy.engine != "tpg":
-        return LOSSES.get(strategy.engine, 1.0)
+        return LOSSES[strategy.engine]
     grouped = GROUP_LOSSES[strategy.explore] if strategy.unit == "group" else 1.0
-    return LOSSES[strategy.explore] * grouped
+    return EXPLORE_LOSSES[strategy.explore] * grouped
 
 
 def _span(strategy: Strategy, batch: Properties, threads: int) -> float:
@@ -72,9 +73,9 @@ def _span(strategy: Strategy, batch: Properties, threads: int) -> float:
         case "components":
             return max(even, batch.heaviest * batch.work)
         case "lock" | "pat":
-            return max(even * (1 + batch.near), batch.path_locks * batch.work)
+            return max(even * (1 + WAITED * batch.near), batch.path_locks * batch.work)
         case "mvlk":
-            return max(even * (1 + batch.near / 2), batch.path_versions * batch.work)
+            return max(even * (1 + WAITED * batch.near), batch.path_versions * batch.work)
     span = max(even, batch.path_parts * batch.work)
     if strategy.engine == "tpg" and strategy.explore == "bfs":
         return span + batch.strata * BARRIER_SECONDS
@@ -83,9 +84,12 @@ def _span(strategy: Strategy, batch: Properties, threads: int) -> float:
 
 def _aborts(strategy: Strategy, batch: Properties, threads: int) -> float:
     """Only split transactions need repair: a whole one leaves nothing behind."""
-    if strategy.engine not in ("chains", "tpg"):
+    if strategy.engine not in ("chains", "tpg") or batch.aborts == 0:
         return 0.0
-    count = batch.aborts * batch.split * batch.transactions
     if strategy.engine == "tpg" and strategy.abort == "eager":
-        return count * SETTLE_SECONDS
-    return count * batch.cost * REDONE / threads
+        return batch.aborts * batch.split * batch.transactions * SETTLE_SECONDS
+    # Aborts are found when all parts have run: those that would not have run at all, and those that read a version of
+    # an aborted transaction and run once more. On a row that is written often, hardly any part is spared.
+    wasted = batch.aborts / max(1 - batch.aborts, 1 / batch.transactions)
+    repeated = batch.dependent * min(1.0, batch.aborts * batch.strata)
+    return batch.split * (wasted + repeated) * batch.work / threads

@@ -23,6 +23,7 @@ _OF_ENGINE = {
     "pat": ("partitions",),
     "nested": ("groups",),
 }
+_GROUPS_REMEDY = 'pass groups={("deposit",): "components", ("transfer",): {"engine": "tpg", "explore": "ns"}}'
 HOT, COLD = "hot keys", "cold keys"
 """Groups of a nested strategy by how contended keys are, instead of names of functions."""
 
@@ -99,22 +100,25 @@ def strategy_of(engine: str, **options: Any) -> Strategy:
     return Strategy(engine, **given)
 
 
+def check_threads(threads: int | None) -> None:
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise ProgramError(f"threads={threads!r}", remedy="pass a positive number, or leave it out to use all cores")
+
+
 def _groups(groups: Any) -> tuple[tuple[tuple[str, ...], Strategy], ...]:
     """`{("deposit",): "components", ("transfer",): {"engine": "tpg", "explore": "ns"}}` to strategies."""
     if not isinstance(groups, Mapping) or not groups:
-        raise ProgramError(
-            "engine='nested' needs groups of functions",
-            remedy='pass groups={("deposit",): "components", ("transfer",): {"engine": "tpg", "explore": "ns"}}',
-        )
+        raise ProgramError("engine='nested' needs groups of functions", remedy=_GROUPS_REMEDY)
     found, seen = [], set()
     for names, how in groups.items():
-        members = (names,) if isinstance(names, str) else tuple(names)
+        members = tuple(names) if isinstance(names, tuple | frozenset) else (names,)
         for name in members:
+            if not isinstance(name, str):
+                raise ProgramError(f"groups= has {names!r} where names of functions stand", remedy=_GROUPS_REMEDY)
             if name in seen:
                 raise ProgramError(f"function {name!r} is in two groups", remedy="name it once")
             seen.add(name)
-        options = {"engine": how} if isinstance(how, str) else dict(how)
-        inner = strategy_of(**options)
+        inner = _of_group(names, how)
         if inner.engine not in ("serial", *PARALLEL) or inner.engine == "nested":
             raise ProgramError(
                 f"a group can't run with engine {inner.engine!r}", remedy="choose serial or a parallel one"
@@ -126,6 +130,17 @@ def _groups(groups: Any) -> tuple[tuple[tuple[str, ...], Strategy], ...]:
             remedy=f'pass groups={{"{HOT}": "tpg", "{COLD}": "components"}}',
         )
     return tuple(found)
+
+
+def _of_group(names: Any, how: Any) -> Strategy:
+    """The strategy of one group: a name, or a mapping with `engine` and its options."""
+    options = {"engine": how} if isinstance(how, str) else how
+    if not isinstance(options, Mapping) or not isinstance(options.get("engine"), str):
+        raise ProgramError(f"group {names!r} has {how!r} where an engine stands", remedy=_GROUPS_REMEDY)
+    for name in options:
+        if not isinstance(name, str):
+            raise ProgramError(f"group {names!r} has an option {name!r}", remedy=_GROUPS_REMEDY)
+    return strategy_of(**options)
 
 
 def check_functions(strategy: Strategy, functions: Collection[str]) -> None:

@@ -74,7 +74,7 @@ class ParallelExecutor(Executor):
         if self.changes is not None and versions is not None:
             self.changes.note(batch, versions, code)
         self._note_changes(batch, versions)
-        _settle_codes(arrays, code, first)
+        load("verdicts", self.jit).hand_over(first, code, arrays["code"], arrays["ret"])
         retries = sum(work.retries for work in works)
         return Ran(strategy.label, why, self.threads, clock.breakdown(works), retries)
 
@@ -148,11 +148,6 @@ class ParallelExecutor(Executor):
             self._marks[table][rows] = self._mark
 
 
-def _settle_codes(arrays: dict[str, Any], code: np.ndarray, first: int) -> None:
-    np.copyto(arrays["code"][first:], code[first:], casting="unsafe")
-    arrays["ret"][first:][code[first:] != 0] = 0
-
-
 class _Clock:
     """Seconds of a batch, and of its threads by category."""
 
@@ -166,6 +161,8 @@ class _Clock:
 
     def breakdown(self, works: list[Work]) -> Breakdown:
         elapsed, passed = time.perf_counter() - self._start, self._ticks() - self._first_tick
-        total = sum(work.clock.sum(axis=0) for work in works) * (elapsed / max(1, passed))
-        by_name = {"useful": USEFUL, "sync": SYNC, "lock": LOCK, "explore": EXPLORE, "abort": ABORT}
-        return Breakdown(construct=self._construct, **{name: float(total[at]) for name, at in by_name.items()})
+        each = elapsed / max(1, passed)
+        seconds = [sum(column) * each for column in zip(*(row for w in works for row in w.clock.tolist()), strict=True)]
+        return Breakdown(
+            seconds[USEFUL], seconds[SYNC], seconds[LOCK], self._construct, seconds[EXPLORE], seconds[ABORT]
+        )

@@ -48,6 +48,7 @@ def open_events(
     """
     check_on_bad(on_bad)
     if isinstance(events, Gate):
+        _check_left_to_gate(on_bad, unsorted)
         return _of_gate(events, schemas, batch_size, derives, skip), events.rejects
     rejects = Rejects()
     stream = batches(
@@ -62,6 +63,15 @@ def open_events(
         unsorted=unsorted,
     )
     return stream, rejects
+
+
+def _check_left_to_gate(on_bad: OnBad, unsorted: Unsorted) -> None:
+    if on_bad != "raise":
+        raise InputError(f"on_bad={on_bad!r}: a gate checks rows as they are inserted\n  give on_bad to ms.Gate")
+    if unsorted != "error":
+        raise InputError(
+            f"unsorted={unsorted!r}: the inputs of a gate are sorted\n  leave it out, or sort before insert"
+        )
 
 
 def _of_gate(

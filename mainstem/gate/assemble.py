@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from mainstem.gate.batch import Columns, EventBatch, constant_kind, frozen, identity
+from mainstem.gate.batch import Columns, EventBatch, constant_kind, frozen, identity, known_identity
 from mainstem.gate.kernels import grouped_in_order, merge_order, sort_order
 from mainstem.gate.piece import Chunk, Part
 from mainstem.gate.spans import cut_arrays
@@ -74,7 +74,8 @@ class _Stack:
 
     def __init__(self, kinds: int) -> None:
         self._slices: list[Slice] = []
-        self._pos: list[list[np.ndarray]] = [[] for _ in range(kinds)]
+        self._pos: list[list[tuple[np.ndarray, int]]] = [[] for _ in range(kinds)]  # with the height below
+        self._dense = [True] * kinds
         self._arrays: list[list[Mapping[str, pa.Array]]] = [[] for _ in range(kinds)]
         self._height = [0] * kinds
 
@@ -83,9 +84,11 @@ class _Stack:
         for of_type in part.chunk.parts:
             found = _cut(of_type, part)
             if len(found.pos):
-                self._pos[of_type.kind].append(found.pos + self._height[of_type.kind])
+                height = found.height
+                self._pos[of_type.kind].append((found.pos, self._height[of_type.kind]))
                 self._arrays[of_type.kind].append(found.arrays)
-                self._height[of_type.kind] += found.height
+                self._height[of_type.kind] += height
+                self._dense[of_type.kind] &= height == len(found.pos) and known_identity(found.pos)
 
     def kind(self) -> np.ndarray:
         return np.concatenate([_kind_of(part) for part in self._slices])
@@ -100,18 +103,21 @@ class _Stack:
             return joined[same]
 
         return [
-            Columns(frozen(np.concatenate(pos)), {name: join([a[name] for a in arrays]) for name in arrays[0]})
-            if pos
-            else None
-            for pos, arrays in zip(self._pos, self._arrays, strict=True)
+            Columns(self._rows(kind), {name: join([a[name] for a in arrays]) for name in arrays[0]}) if arrays else None
+            for kind, arrays in enumerate(self._arrays)
         ]
+
+    def _rows(self, kind: int) -> np.ndarray:
+        if self._dense[kind]:
+            return identity(self._height[kind])
+        return frozen(np.concatenate([pos + height for pos, height in self._pos[kind]]))
 
     def reordered(self, order: np.ndarray) -> tuple[np.ndarray, list[Columns | None]]:
         """Kinds and columns, with row `order[i]` of the stack as row i."""
         kind, columns = self.kind(), self.columns()
         present = [found for found in columns if found is not None]
         if len(present) == 1:
-            present[0].pos = frozen(present[0].pos[order])
+            present[0].pos = frozen(order if known_identity(present[0].pos) else present[0].pos[order])
             return kind, columns
         starts = np.cumsum([0, *(0 if found is None else len(found.pos) for found in columns)])
         kind, pos = grouped_in_order(kind, order, np.concatenate([found.pos for found in present]), starts[:-1])

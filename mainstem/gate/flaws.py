@@ -92,6 +92,20 @@ def late(ts: int, released: int) -> Flaw:
     )
 
 
+def after_heartbeat(ts: int, promised: int) -> Flaw:
+    return Flaw(
+        f"column 'ts' is {ts}, which is late: a heartbeat said that nothing before {promised} would come",
+        f"send heartbeats only for what is certain, or {SET_ASIDE}",
+    )
+
+
+def after_silence(ts: int, reached: int) -> Flaw:
+    return Flaw(
+        f"column 'ts' is {ts}, which is late: the input was silent for too long, others went on to {reached}",
+        f"pass a larger idle=, send heartbeats, or {SET_ASIDE}",
+    )
+
+
 def unknown_event(name: Any, known: list[str]) -> Flaw:
     named = "column 'event' is null" if name is None else f"column 'event' names {shown(name)}"
     return Flaw(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 
 from mainstem.gate.packed import fits, merge_packed
-
-_kernel = numba.njit(nogil=True, cache=True)
+from mainstem.jit import kernel
 
 
 def merge_order(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +25,7 @@ def merge_order(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return ts, order
 
 
-@_kernel
+@kernel
 def _merge_pairs(
     ts: np.ndarray, order: np.ndarray, bounds: np.ndarray, merged_ts: np.ndarray, merged_order: np.ndarray
 ) -> None:
@@ -74,7 +72,7 @@ def sort_order(ts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ts[order], order
 
 
-@_kernel
+@kernel
 def _sort_by_digit(
     keys: np.ndarray, shift: np.uint64, order: np.ndarray, places: np.ndarray, sorted_order: np.ndarray
 ) -> None:
@@ -105,7 +103,7 @@ def grouped_in_order(
     return new_kind, new_pos
 
 
-@_kernel
+@kernel
 def _group_in_order(
     kind: np.ndarray,
     order: np.ndarray,
@@ -148,7 +146,7 @@ def first_rows(runs: Sequence[np.ndarray], limit: int) -> list[int]:
     return counts
 
 
-@_kernel
+@kernel
 def ascending(ts: np.ndarray, clock: int) -> bool:
     """Whether no ts is below `clock` or its predecessor. Without a way out of the loop it takes several at once."""
     if len(ts) == 0:
@@ -159,7 +157,7 @@ def ascending(ts: np.ndarray, clock: int) -> bool:
     return not falls
 
 
-@_kernel
+@kernel
 def rows_by_kind(kind: np.ndarray, rows: np.ndarray, ends: np.ndarray) -> int:
     """The rows of kind 0, then those of kind 1, …; those of kind k end before `ends[k]`. Gives how many there are.
 
@@ -175,7 +173,7 @@ def rows_by_kind(kind: np.ndarray, rows: np.ndarray, ends: np.ndarray) -> int:
     return at
 
 
-@_kernel
+@kernel
 def all_valid(bits: np.ndarray, first: int, count: int) -> bool:
     """Whether `count` validity bits from `first` on are set."""
     valid = 1
@@ -184,7 +182,7 @@ def all_valid(bits: np.ndarray, first: int, count: int) -> bool:
     return valid == 1
 
 
-@_kernel
+@kernel
 def all_valid_at(bits: np.ndarray, first: int, rows: np.ndarray) -> bool:
     """Whether the validity bits of these rows are set, row 0 having bit `first`."""
     valid = 1

@@ -48,6 +48,9 @@ class Rejects:
         ]
         self._batches.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
+    def extend(self, others: Rejects) -> None:
+        self._batches.extend(others._batches)
+
     @property
     def count(self) -> int:
         return sum(len(batch) for batch in self._batches)

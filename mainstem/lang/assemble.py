@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mainstem.errors import ProgramError
 from mainstem.gate.derive import Derive
-from mainstem.lang import emit, ir, serial
+from mainstem.lang import emit, ir, key_source, serial, value_source
 from mainstem.lang.analyse import Dependencies, dependencies, table_edges
 from mainstem.lang.context import Context
 from mainstem.lang.direct import direct_source
@@ -110,7 +110,7 @@ class Assembler:
             found,
             dict(body.fields),
             tuple(returns[i] for i in sorted(returns)),
-            tuple(emit.key_parameters(body)) if body.slice is not None else None,
+            tuple(key_source.key_parameters(body)) if body.slice is not None else None,
             tuple(aborts),
             parts,
             bounds[0].isolation if bounds else EVENT_ORDER,
@@ -121,17 +121,17 @@ class Assembler:
     # -- generated source ---------------------------------------------------------------------------------------
 
     def _helpers(self) -> list[list[str]]:
-        parts = [emit.helper_source(h) for h in self.shared.helpers.values()]
+        parts = [value_source.helper_source(h) for h in self.shared.helpers.values()]
         for i, checks in self.checks.items():
-            parts += [emit.check_source(i, name, block) for name, _, block in checks]
-            parts.append(emit.checks_source(i, [(name, code) for name, code, _ in checks]))
+            parts += [value_source.check_source(i, name, block) for name, _, block in checks]
+            parts.append(value_source.checks_source(i, [(name, code) for name, code, _ in checks]))
         return parts
 
     def _source(self, bodies: list[emit.Body]) -> str:
         parts = self._helpers()
         for body in bodies:
             if body.slice is not None:
-                parts.append(emit.keys_source(body))
+                parts.append(key_source.keys_source(body))
             parts.append(emit.transaction_source(body, set(self.checks)))
         parts.append(serial.serial_source(bodies, len(self.events)))
         return _joined(parts)

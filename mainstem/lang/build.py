@@ -7,22 +7,34 @@ from dataclasses import replace
 from mainstem.errors import ProgramError
 from mainstem.lang.assemble import Assembler
 from mainstem.lang.frame import Uncompilable
-from mainstem.lang.groups import refuse_same_columns, refuse_shared_tables
+from mainstem.lang.groups import refuse_same_columns
 from mainstem.lang.lowering import Lowered
-from mainstem.lang.program import Program, Spec
+from mainstem.lang.program import NAMES_MAX, Program, Spec
 
 
 def build(spec: Spec) -> Program:
     """Parses, checks and translates all functions; one that can't be translated makes the program interpreted."""
     if not spec.functions:
         raise ProgramError(f"app {spec.name} has no function", remedy="bind one with @app.on(EventType)")
+    _refuse_many_names(spec)
     refuse_same_columns(spec)
     try:
-        program = assembled(Lowered(spec))
+        return assembled(Lowered(spec))
     except Uncompilable as why:
         return _interpreted(spec, str(why))
-    refuse_shared_tables(program)
-    return program
+
+
+def _refuse_many_names(spec: Spec) -> None:
+    names = {
+        "event types and windows": {event.name for event in spec.events},
+        "names of functions and groups": {members[0].transaction for members in spec.transactions},
+    }
+    for what, found in names.items():
+        if len(found) > NAMES_MAX:
+            raise ProgramError(
+                f"app {spec.name} has {len(found)} {what}, and outputs tell {NAMES_MAX} apart",
+                remedy="give one event type a field that tells its kinds apart, or make several apps",
+            )
 
 
 def assembled(lowered: Lowered) -> Program:

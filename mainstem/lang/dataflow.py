@@ -14,6 +14,7 @@ from mainstem.lang.assemble import Assembler
 from mainstem.lang.build import assembled
 from mainstem.lang.cutting import Cut, Cutter
 from mainstem.lang.flow import Flow
+from mainstem.lang.folding import UNKNOWN, Folding, folding
 from mainstem.lang.frame import Uncompilable
 from mainstem.lang.lowering import Lowered, Unit
 from mainstem.lang.pieces import Draft, answer_name, cell_name, cell_type, code_name, end_name, finish, return_name
@@ -61,6 +62,7 @@ class Stage:
     why: str  # it is not keyed, or runs tables together: for people
     program: Program
     pieces: tuple[Piece, ...]  # by `local`
+    folding: Folding = UNKNOWN  # what its pieces do to its rows, as far as keys can be split by time
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,8 @@ class _Builder:
             elif cut.verdict_from == group:
                 self._note_code(cut, pieces, code_name(cut.function.unit.body.index))
         tables = self.graph.groups[group]
-        return Stage(number, wave, tables, not why, why or self._together(tables), program, tuple(pieces))
+        folds = Folding(why=f"it runs in one task: {why}") if why else folding(units, self.lowered.checks)
+        return Stage(number, wave, tables, not why, why or self._together(tables), program, tuple(pieces), folds)
 
     def _unit(self, draft: Draft, index: int, kind: int) -> Unit:
         names = {name: answer_name(draft.function, name) for name in draft.unit.body.columns}

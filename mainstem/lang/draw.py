@@ -72,8 +72,13 @@ def mermaid(flow: Dataflow) -> list[str]:
         lines.append("  end")
     lines.append('  home(["outputs"])')
     for link in _links(flow):
-        lines.append(f'  {link.source} -->|"{link.label}"| {link.target}')
+        lines.append(f'  {link.source} -->|"{_label(link.label)}"| {link.target}')
     return lines
+
+
+def _label(text: str) -> str:
+    """Names of groups are any text: quotes and line ends would end the label."""
+    return " ".join(text.replace("#", "#35;").replace('"', "#quot;").split())
 
 
 @dataclass(frozen=True)

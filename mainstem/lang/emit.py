@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mainstem.lang import ir
-from mainstem.lang.frame import Helper
 from mainstem.schema import TableSchema, Type
 
 # No transaction of a correct program gives this code: a row that the key slice did not resolve.
@@ -99,7 +98,7 @@ def event_parameters(fields: dict[str, Type]) -> list[str]:
     return names
 
 
-def _load_event(lines: Lines, fields: dict[str, Type]) -> None:
+def load_event(lines: Lines, fields: dict[str, Type]) -> None:
     for name, type_ in fields.items():
         if name == "ts":
             lines.add("e_ts = x_ts[j]")
@@ -189,26 +188,6 @@ class Writer:
         raise AssertionError(f"{type(s).__name__} in {type(self).__name__}")
 
 
-class ValueWriter(Writer):
-    """Helpers and checks: `(value, code)`."""
-
-    def __init__(self, lines: Lines, result: str, table: int | None = None) -> None:
-        super().__init__(lines)
-        self.zero = "0.0" if result == "float" else "False" if result == "bool" else "0"
-        self.table = table
-
-    def leave(self, code: str) -> None:
-        self.lines.add(f"return {self.zero}, {code}")
-
-    def special(self, s: ir.Statement) -> None:
-        if isinstance(s, ir.Finish):
-            self.lines.add(f"return {s.value.text}, 0")
-        elif isinstance(s, ir.Load) and self.table is not None:
-            self.lines.add(f"{s.target} = T[r]['{s.field}']{f'[{s.index}]' if s.index else ''}")
-        else:
-            super().special(s)
-
-
 class TransactionWriter(Writer):
     """The body on resolved rows: `(code, undo count per written table …)`."""
 
@@ -290,109 +269,6 @@ class TransactionWriter(Writer):
         self.leave("0")
 
 
-class KeyWriter(Writer):
-    """The event-only slice: fills key arrays; gives the running count of dynamic keys per table."""
-
-    def __init__(self, lines: Lines, body: Body) -> None:
-        super().__init__(lines)
-        self.body = body
-        self.dynamic = sorted({s.table for s in body.sites if s.dynamic})
-        self.loops = {id(loop) for loop in key_loops(body)}
-
-    def leave(self, code: str) -> None:
-        self.lines.add(f"return {', '.join(f'd{i}' for i in self.dynamic) or '0'}")
-
-    def statement(self, s: ir.Statement) -> None:
-        if id(s) in self.loops and isinstance(s, ir.For):
-            self._key_loop(s)
-        else:
-            super().statement(s)
-
-    def _key_loop(self, s: ir.For) -> None:
-        """Counts turns, so that keys can be told apart by the turn that they belong to."""
-        self.lines.add("turn = -1", f"for {s.variable} in range({s.start.text}, {s.stop.text}, {s.step}):")
-        self.lines.add("    turn += 1", f"    tn_{s.variable}[j] = turn + 1")
-        self.block(s.body)
-        self.lines.add("turn = -1")
-
-    def checked(self, s: ir.Checked) -> None:
-        # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
-        self.lines.add(f"{s.target}, _ = {self.call(s)}")
-
-    def item(self, s: ir.Item) -> str:
-        # The index check may have failed and the slice gone on, so this must not read past the list.
-        inside = f"lo_{s.field} + {s.index.text} < hi_{s.field}"
-        return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
-
-    def special(self, s: ir.Statement) -> None:
-        if isinstance(s, ir.Resolve):
-            self._resolve(s)
-        elif isinstance(s, ir.Return):
-            self.leave("0")
-        else:
-            super().special(s)
-
-    def _resolve(self, s: ir.Resolve) -> None:
-        site = self.body.sites[s.site]
-        if not site.dynamic:
-            for c, key in enumerate(s.key):
-                self.lines.add(f"k{s.site}_{c}[j] = {key.text}")
-            self.lines.add(f"k{s.site}_ok[j] = 1")
-            return
-        self.lines.add("if fill:")
-        for c, key in enumerate(s.key):
-            self.lines.add(f"    q{site.table}_{c}[d{site.table}] = {key.text}")
-        self.lines.add(f"    q{site.table}_site[d{site.table}] = {s.site}")
-        self.lines.add(f"    q{site.table}_turn[d{site.table}] = turn")
-        self.lines.add(f"d{site.table} += 1")
-
-
-def key_loops(body: Body) -> list[ir.For]:
-    """Loops of the key slice that nothing encloses, with keys of their own in each turn."""
-    return [
-        s
-        for s in body.slice or []
-        if isinstance(s, ir.For)
-        and any(isinstance(i, ir.Resolve) and body.sites[i.site].dynamic for i in ir.walk(s.body))
-    ]
-
-
-def helper_source(helper: Helper) -> list[str]:
-    lines = Lines()
-    lines.add("@inlined", f"def {helper.name}({', '.join([*helper.parameters, 'S'])}):")
-    ValueWriter(lines, helper.result).block(helper.block)
-    return lines.text
-
-
-def check_source(table: int, name: str, block: ir.Block) -> list[str]:
-    lines = Lines()
-    lines.add("@inlined", f"def check_{table}_{name}(T, r, S):")
-    ValueWriter(lines, "bool", table).block(block)
-    return lines.text
-
-
-def checks_source(table: int, checks: list[tuple[str, int]]) -> list[str]:
-    """All checks of one table over the rows that a transaction wrote."""
-    lines = Lines()
-    lines.add(
-        "@inlined",
-        f"def checks_{table}(T, V, u, S):",
-        "    for q in range(u):",
-        "        r = V[q]",
-        "        if T[r]['_alive'] != 0:",
-    )
-    for name, code in checks:
-        lines.add(
-            f"            ok, c = check_{table}_{name}(T, r, S)",
-            "            if c != 0:",
-            "                return c",
-            "            if not ok:",
-            f"                return {code}",
-        )
-    lines.add("    return 0")
-    return lines.text
-
-
 def transaction_parameters(body: Body) -> list[str]:
     names = ["j", "p", "t", "S", *event_parameters(body.fields)]
     names += [f"R{s.index}" for s in body.sites if not s.dynamic]
@@ -422,7 +298,7 @@ def transaction_source(body: Body, checked: set[int]) -> list[str]:
     parameters = transaction_parameters(body)
     lines.add("@inlined", f"def body_{body.index}({', '.join(parameters)}):")
     lines.depth += 1
-    _load_event(lines, body.fields)
+    load_event(lines, body.fields)
     lines.add(*(f"r{s.index} = R{s.index}[j]" for s in body.sites if s.columns is not None))
     lines.add(*(f"w{s.index} = False" for s in body.sites if s.writes and not s.dynamic))
     lines.add(*(f"u{i} = 0" for i in body.written))
@@ -451,46 +327,3 @@ def _kept_values(body: Body) -> list[tuple[str, str]]:
                 cells = ["_alive", *fields]
                 kept += [(f"o{site}_{name}", f"T{i}[R{site}[j]]['{name}']") for name in cells]
     return kept
-
-
-def key_parameters(body: Body) -> list[str]:
-    names = ["S", *event_parameters(body.fields)]
-    for site in body.sites:
-        if site.columns is None and not site.dynamic:
-            names += [f"k{site.index}_{c}" for c in range(_arity(body, site.index))] + [f"k{site.index}_ok"]
-    for i in sorted({s.table for s in body.sites if s.dynamic}):
-        arity = max(_arity(body, s.index) for s in body.sites if s.table == i)
-        names += [f"q{i}_{c}" for c in range(arity)] + [f"q{i}_site", f"q{i}_turn"]
-    return names + [f"tn_{loop.variable}" for loop in key_loops(body)]
-
-
-def _arity(body: Body, site: int) -> int:
-    return len(body.tables_schemas[body.sites[site].table].key)
-
-
-def keys_source(body: Body) -> list[str]:
-    """`key_f` does one event, `keys_f` all of a batch; called first to count (`fill` false), then to fill."""
-    assert body.slice is not None
-    lines, parameters = Lines(), key_parameters(body)
-    dynamic = sorted({s.table for s in body.sites if s.dynamic})
-    counters = [f"d{i}" for i in dynamic]
-    lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
-    lines.depth += 1
-    _load_event(lines, body.fields)
-    if dynamic:
-        lines.add("turn = -1")
-    lines.depth -= 1
-    writer = KeyWriter(lines, body)
-    writer.block(body.slice)
-    lines.depth += 1
-    writer.leave("0")
-    lines.depth -= 1
-    ends = [f"end{i}" for i in dynamic]
-    lines.add("", "@kernel", f"def keys_{body.index}({', '.join(['pos', 'fill', *ends, *parameters])}):")
-    lines.depth += 1
-    lines.add(*(f"{c} = 0" for c in counters))
-    lines.add("for j in range(len(pos)):")
-    result = ", ".join(counters) or "_"
-    lines.add(f"    {result} = key_{body.index}({', '.join(['j', 'pos[j]', 'fill', *counters, *parameters])})")
-    lines.add(*(f"    end{i}[j] = d{i}" for i in dynamic))
-    return lines.text

@@ -29,6 +29,9 @@ def explain(program: Program, flow: Dataflow | None, format: str = "text") -> st
 
 def plan_of(program: Program, flow: Dataflow | None) -> tuple[str, str]:
     """The plan on Spark and the reason."""
+    if program.windows:
+        names = ", ".join(window.name for window in program.windows)
+        return "one state stage", f"windows close between events of one order, in one task: {names}"
     if program.keyed is not None:
         return "keyed", "every event touches one key, which is a column of the event: one shuffle by that key"
     if not program.compiled:
@@ -67,7 +70,7 @@ def _text(program: Program, flow: Dataflow | None) -> list[str]:
     lines += ["", "table graph (an arrow: the write needs the read)"]
     edges = sorted(program.edges)
     lines += [f"  {program.tables[a].name} -> {program.tables[b].name}" for a, b in edges] or ["  no dependencies"]
-    if flow is not None:
+    if flow is not None and not program.windows:
         lines += ["", "stages of a replay", *draw.stage_lines(flow)]
     plan, why = plan_of(program, flow)
     lines += ["", "execution", f"  engine: {_engine(program)}", *_isolation(program)]

@@ -52,10 +52,10 @@ class Shared:
         return Value(f"S[{self.strings.index(value)}]", "str" if isinstance(value, str) else "bytes", constant=value)
 
     def reason(self, text: str) -> int:
-        # A user's reason may read like a built-in one; it is the text that counts.
-        if text not in self.reasons:
+        # A user's reason may read like a built-in one; it is the text that counts. Code 0 is no reason: it commits.
+        if text not in self.reasons[1:]:
             self.reasons.append(text)
-        return self.reasons.index(text)
+        return self.reasons.index(text, 1)
 
 
 @dataclass

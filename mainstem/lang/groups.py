@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from itertools import combinations
 
 from mainstem.errors import ProgramError
@@ -33,9 +34,13 @@ def _returned(source: Source) -> list[tuple[str, ast.expr]]:
     return [(key.value, key) for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
 
 
-def refuse_shared_tables(program: Program) -> None:
-    """Below event order only a group's own level orders what it does to a table, so nobody else may change it."""
-    for one, other in combinations(program.functions, 2):
+def refuse_shared_tables(program: Program, isolation: str | None = None) -> None:
+    """Below event order only a group's own level orders what it does to a table, so nobody else may change it.
+
+    `isolation`: the level of a whole run, in place of what functions were declared with.
+    """
+    functions = [f if isolation is None else replace(f, isolation=isolation) for f in program.functions]
+    for one, other in combinations(functions, 2):
         levels = {one.isolation, other.isolation}
         if (one.group or other.group) and levels != {EVENT_ORDER}:
             shared = _tables(one) & _tables(other) & (_tables(one, written=True) | _tables(other, written=True))

@@ -139,7 +139,7 @@ class HistoryRow(Row):
         if record[COUNT] >= keep_of(schema):
             self._write(LOST, record[TS][slot])
         for field in fields:
-            self._put(record, field.name, slot, coerce(field.type, values[field.name]))
+            self._put(record, field.name, slot, coerce(field.type, values[field.name], f"{schema.name}.{field.name}"))
         self._put(record, TS, slot, int(now()))
         self._write(COUNT, record[COUNT] + 1)
 

@@ -20,7 +20,8 @@ LEVELS = ("PL1", "PL2", "PL3", "PL4")
 """Isolation levels, the weakest first; docs/isolation.md tells what each allows."""
 EVENT_ORDER = LEVELS[-1]
 PROTOCOLS = ("auto", "lock", "timestamp")
-KEY_PARTS_MAX = 4  # generated code probes with at most this many components
+NAMES_MAX = 128
+"""Event types, and names of functions: outputs hold their codes in signed bytes."""
 
 
 @dataclass(frozen=True)

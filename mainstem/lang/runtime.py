@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import numbers
 import operator
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+import numpy as np
 
 from mainstem.errors import ProgramError
 from mainstem.lang import arith
@@ -110,9 +113,7 @@ def _key(schema: TableSchema, key: Any) -> Any:
     parts = (key,) if schema.scalar_key else key
     if not isinstance(parts, tuple) or len(parts) != len(schema.key):
         raise ProgramError(f"{schema.name} has a key of {len(schema.key)} parts, not {key!r}")
-    if any(p is None for p in parts):
-        raise Abort(arith.BUILTIN_REASONS[arith.NULL])
-    plain = tuple(int(p) if isinstance(p, int) else p for p in parts)
+    plain = tuple(coerce(t, p, f"a key of {schema.name}") for t, p in zip(schema.key, parts, strict=True))
     return plain[0] if schema.scalar_key else plain
 
 
@@ -136,7 +137,10 @@ class Row:
         field = self._schema.field(name)
         if field is None:
             raise AttributeError(f"table {self._schema.name} has no field {name!r}")
-        current(self._schema.name).write(self._schema.name, self._key, name, coerce(field.type, value))
+        if field.type.length:
+            raise TypeError(f"array field {self._schema.name}.{name} is assigned cell by cell: write {name}[i] = value")
+        held = coerce(field.type, value, f"{self._schema.name}.{name}")
+        current(self._schema.name).write(self._schema.name, self._key, name, held)
 
 
 class Cells:
@@ -148,6 +152,9 @@ class Cells:
     def __len__(self) -> int:
         return len(self._values)
 
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
     def __getitem__(self, index: int) -> Any:
         return wrap(getattr(self._row, self._name)._values[self._at(index)])
 
@@ -155,7 +162,7 @@ class Cells:
         schema, key = self._row._schema, self._row._key
         field = schema.field(self._name)
         values = list(current(schema.name).read(schema.name, key, self._name))
-        values[self._at(index)] = coerce(Type(field.type.base), value)
+        values[self._at(index)] = coerce(Type(field.type.base), value, f"{schema.name}.{self._name}[{index}]")
         current(schema.name).write(schema.name, key, self._name, tuple(values))
 
     def _at(self, index: int) -> int:
@@ -165,15 +172,29 @@ class Cells:
         return at
 
 
-def coerce(type_: Type, value: Any) -> Any:
-    """`value` as a field or an output column of this type holds it."""
+_HOLDS: dict[str, Any] = {
+    "int": numbers.Integral,
+    "datetime": numbers.Integral,
+    "float": numbers.Real,
+    "bool": (bool, np.bool_),
+    "str": str,
+    "bytes": bytes,
+}
+
+
+def coerce(type_: Type, value: Any, what: str = "a value") -> Any:
+    """`value` as a key, a field or an output column of this type holds it; `what` names the place in errors."""
     if value is None:
         raise Abort(arith.BUILTIN_REASONS[arith.NULL])
-    if type_.base in ("int", "datetime"):
+    base = type_.base
+    if not isinstance(value, _HOLDS[base]):
+        given = plain(value)
+        raise TypeError(f"{what} is {type_}, but this one is {given!r} ({type(given).__name__})")
+    if base in ("int", "datetime"):
         return int(_check(operator.index(value)))
-    if type_.base == "float":
+    if base == "float":
         return float(value)
-    return bool(value) if type_.base == "bool" else value
+    return bool(value) if base == "bool" else value
 
 
 def wrap(value: Any) -> Any:

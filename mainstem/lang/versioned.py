@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mainstem.lang import ir
 from mainstem.lang.context import WORD, Context
-from mainstem.lang.emit import INTERNAL, Body, Lines, TransactionWriter, _load_event, event_parameters
+from mainstem.lang.emit import INTERNAL, Body, Lines, TransactionWriter, event_parameters, load_event
 from mainstem.lang.parts import Part
 
 # Set in the code of an abort that may not be the first one of its transaction in program order.
@@ -138,7 +138,7 @@ def vertex_source(vertex: Vertex, checked: set[int]) -> list[str]:
     body, noted = vertex.body, vertex.noted(checked)
     lines.add("@inlined", f"def part_{vertex.number}({', '.join(parameters)}):")
     lines.depth += 1
-    _load_event(lines, body.fields)
+    load_event(lines, body.fields)
     lines.add(*(f"r{s} = A[q + {n}]" for n, s in enumerate(vertex.static)))
     dynamic = [s for s in vertex.sites if body.sites[s].dynamic]
     lines.add(*(f"a{s} = q + {len(vertex.static)}" for s in dynamic))

@@ -211,8 +211,8 @@ class Database:
             return
         follower.broken = True  # should loading fail now, then nobody must go on from here later
         loaded, found = load(self._layout)
-        follower.close()
         self._follower, self._view = loaded, loaded.view
+        follower.close()
         self._warn(found)
 
     def _warn(self, found: list[str]) -> None:

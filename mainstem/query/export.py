@@ -46,6 +46,7 @@ class Export:
         alive = table.rows["_alive"][: table.index.count].copy()
         if np.array_equal(alive, self._alive) and self._columns:
             return
+        self._columns = {}  # should an interrupt end this half-way, then the next call does all of it again
         self._order, self._alive = self._reordered(alive), alive
         self._stored = {}
         self._columns = dict(zip(table.schema.key_columns, table.keys_of(self._order), strict=True))
@@ -74,6 +75,11 @@ class Export:
     def _update(self, field: Field) -> None:
         now = self._table.rows[field.name][self._order]
         before = self._stored.get(field.name)
-        if before is None or not np.array_equal(before, now):
-            self._stored[field.name] = now
+        if before is None or not np.array_equal(_bits(before), _bits(now)):
             self._columns[field.name] = self._table.encoded(field, now)
+            self._stored[field.name] = now  # only now: an interrupt in between costs a comparison, and no change
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """Numbers that are equal exactly if their bits are: 0.0 and -0.0 are not the same state, NaN and NaN are."""
+    return values.view(f"u{values.itemsize}") if values.dtype.kind == "f" else values

@@ -28,13 +28,15 @@ class Follower:
         """Take in new commits; False when the state must be loaded anew."""
         if self.broken or identity(self.view.layout) != self._identity:
             return False
+        self.broken = True  # until all is applied, whatever may end this, an interrupt for one
         try:
             commits = list(self._cursor.read())
             if commits:
                 self._cursor.sync()
-            return all(self.view.apply_commit(commit) for commit in commits)
+            self.broken = not all(self.view.apply_commit(commit) for commit in commits)
         except (CorruptError, OSError):
             return False  # files that the writer dropped meanwhile, or damage: loading tells which
+        return not self.broken
 
     def close(self) -> None:
         self._cursor.close()
@@ -44,6 +46,6 @@ def identity(layout: Layout) -> Identity:
     """Tells one format file from another under the same name: of a new store, or with more tables or fields."""
     try:
         status = os.stat(layout.format)
-    except FileNotFoundError:
+    except OSError:  # there is none, or none that can be reached: whoever reads it is told why
         return ()
     return status.st_dev, status.st_ino, status.st_mtime_ns

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from mainstem.errors import QueryError
+from mainstem.query.shape import check_shape
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -55,6 +56,7 @@ class Sql:
             raise QueryError(f"the query has a zero character\n  {_READS}")
         if query in self._checked:
             return
+        check_shape(query)
         with self._checking:
             self._check(query)
 
@@ -90,7 +92,8 @@ class Sql:
         """
         with self._session(schemas) as session, session.given(tables), session.limited(timeout, stop):
             relation = session.connection.sql(query, params=params)
-            return (relation if limit is None else relation.limit(limit)).to_arrow_table()
+            answer = (relation if limit is None else relation.limit(limit)).to_arrow_table()
+            return answer.rename_columns(_unique(answer.column_names))
 
     def interrupt(self) -> None:
         """End the queries that run now, each with an error."""
@@ -133,6 +136,20 @@ class Sql:
             self._idle.append(session)
         else:
             session.connection.close()
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of which no two are the same, whatever their case: `a`, `a_1`, as DuckDB calls columns of a subquery."""
+    seen: dict[str, int] = {}  # how many were made from a name
+    unique = []
+    for name in names:
+        free = name
+        while free.lower() in seen:
+            seen[name.lower()] += 1
+            free = f"{name}_{seen[name.lower()]}"
+        seen[free.lower()] = 0
+        unique.append(free)
+    return unique
 
 
 class _Session:

@@ -21,10 +21,10 @@ from mainstem.engine.layout import Batch, Layout
 from mainstem.engine.load import load
 from mainstem.engine.operations import Operations
 from mainstem.gate import EventBatch
-from mainstem.jit import kernel
+from mainstem.jit import JIT_ENABLED, kernel
 from mainstem.lang.dataflow import Dataflow, Piece
 from mainstem.lang.ir import Site
-from mainstem.state import JIT_ENABLED, State
+from mainstem.state import State
 
 _READS, _WRITES = 1, 2
 

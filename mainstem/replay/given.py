@@ -28,7 +28,8 @@ class Arrivals:
             return found
         for edge in self.routing.edges_to[piece]:
             parts = self._parts(edge, number, shard, count)
-            moves = None if edge.dense else _Moves([part.column(NUMBER) for part in parts], count)
+            in_order = edge.dense and NUMBER not in parts[0].schema.names
+            moves = None if in_order else _Moves([part.column(NUMBER) for part in parts], count)
             for name in edge.columns:
                 field = event.field(name)
                 assert field is not None, f"event {event.name} has no field {name}"

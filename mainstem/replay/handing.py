@@ -12,7 +12,7 @@ from mainstem.gate.batch import frozen, identity
 from mainstem.replay import kernels
 from mainstem.replay.columns import numbers, room, to_arrow
 from mainstem.replay.exchange import ExchangeWriter
-from mainstem.replay.routing import NUMBER, Edge, Routing, carry_block, number_column, shard_column
+from mainstem.replay.routing import NUMBER, OWN, Edge, Routing, carry_block, number_column, shard_column
 from mainstem.schema import Type
 from mainstem.state import State
 
@@ -54,7 +54,9 @@ class Sender:
 
     def _way(self, edge: Edge, count: int, items: pa.RecordBatch | None) -> _Way:
         if edge.dense:
-            return _Way(self.routing.starts_of_one(self.shard, count) if edge.spread else [0, count])
+            picked = items is not None and OWN in items.schema.names
+            own = numbers(items.column(OWN)) if items is not None and picked else None
+            return _Way(self.routing.starts_of_one(self.shard, count) if edge.spread else [0, count], own)
         assert items is not None
         number = numbers(items.column(number_column(edge.target)))
         if not edge.spread:

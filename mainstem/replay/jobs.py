@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from mainstem.replay.split import Key, Rows, Split, Total
 
 if TYPE_CHECKING:
     from mainstem.lang.dataflow import Dataflow
@@ -24,6 +26,15 @@ class WaveTask:
 
 
 @dataclass(frozen=True)
+class HotItems:
+    """A key with a large part of the items of a stage in a range; the number is estimated from a sample."""
+
+    stage: int
+    key: Key
+    items: int
+
+
+@dataclass(frozen=True)
 class RangeBlocks:
     """What a range file holds."""
 
@@ -33,6 +44,7 @@ class RangeBlocks:
     items: dict[int, tuple[int, ...]]  # per stage: items of each shard (one number for a stage that is not keyed)
     bytes: int
     seconds: dict[str, float]  # gate (waiting for batches), route, write
+    hot: tuple[HotItems, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,22 @@ class WaveJob:
     state_to: Path
     jit: bool | None = None  # None: as the process has it
     keep: bool = True  # the state in memory, for a task of the next epoch that may run in the same process
+    split: Split | None = None  # keys that are run by parts
+    totals: tuple[Total, ...] = ()  # of all parts, in order
+    watch: Mapping[int, tuple[Key, ...]] = field(default_factory=dict)  # keys of stages: their rows go to the report
+
+
+@dataclass(frozen=True)
+class FoldJob:
+    """What one part of a split does to the rows of hot keys."""
+
+    flow: Dataflow
+    shards: int
+    ranges: tuple[Path, ...]
+    carries: tuple[Path, ...]
+    split: Split
+    part: int
+    jit: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +111,10 @@ class WaveReport:
     carry_bytes: int
     state_rows: dict[str, int]  # per table
     seconds: dict[str, float]  # load, read, put, run, write, state
+    hot_items: int = 0  # of parts; not among `items`
+    watched: dict[int, dict[Key, Rows]] = field(default_factory=dict)
+    state_bytes: int = 0  # of its tables in memory at the end
+    not_split: str = ""  # why the wave has to run again without splitting keys; then there are no files, either
 
 
 @dataclass(frozen=True)

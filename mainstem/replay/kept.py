@@ -1,7 +1,8 @@
 """States that this process has written, kept for the next epoch: reading a row back takes as long as a transaction.
 
 Files are the truth. A state is kept under the name of its file and given out once: an attempt that fails may have
-changed it, and the next one reads the file.
+changed it, and the next one reads the file. When the file is gone, another process has taken the task over and nobody
+will ask for the state again.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ def keep(path: Path, before: Path | None, state: TaskState) -> None:
     _kept[path] = _Kept(state, file)
     while _kept and sum(size_of(one.state) for one in _kept.values()) > KEPT_BYTES_MAX:
         _kept.popitem(last=False)
+
+
+def drop_lost() -> None:
+    """Lets go of states whose files are gone; otherwise one would stay for every epoch in which a task moved away."""
+    for path, one in list(_kept.items()):
+        if one.file != _identity(path):
+            del _kept[path]
 
 
 def forget() -> None:

@@ -18,11 +18,12 @@ import pyarrow as pa
 from mainstem.engine import Executor
 from mainstem.gate import Columns, Derive, EventBatch
 from mainstem.gate.batch import frozen, identity
+from mainstem.jit import JIT_ENABLED
 from mainstem.lang import Dataflow, Program, Spec, dataflow
 from mainstem.lang.dataflow import ComputedKey
 from mainstem.lang.tables import Failures
 from mainstem.schema import EventSchema, Field
-from mainstem.state import JIT_ENABLED, State
+from mainstem.state import State
 
 
 def staged(spec: Spec, overflow: Failures = "rare", *, jit: bool = JIT_ENABLED) -> Dataflow:

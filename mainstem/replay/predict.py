@@ -107,6 +107,7 @@ class StageCost:
     items_per_event: float
     seconds_per_event: float
     hottest: tuple[HotKey, ...]
+    unsplit: str = ""  # why its keys can't be split by time; empty when they can
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ def _keys_of(piece: Piece, batch: EventBatch) -> list[pa.Array]:
 def _stage_cost(flow: Dataflow, stage: Stage, cost: _Costs, keys: Keys) -> StageCost:
     return StageCost(
         _name(flow, stage), stage.wave, stage.keyed, float(cost.items[stage.number]),
-        float(cost.stages[stage.number]), _hottest(keys),
+        float(cost.stages[stage.number]), _hottest(keys), stage.folding.why,
     )  # fmt: skip
 
 

@@ -59,12 +59,15 @@ def _paths(found: Prediction) -> Iterator[str]:
 
 
 def _hot_keys(found: Prediction) -> Iterator[str]:
-    yield "  keys that can't be split: one task runs all accesses to a key in order"
+    yield "  hot keys: one task runs all accesses to a key in order, unless they can be split by time"
     for stage in found.stages:
         if not stage.keyed:
             yield f"    {stage.name}: all keys, because the stage runs in one task"
         for hot in stage.hottest:
             yield f"    {stage.name}[{_key(hot)}]: {hot.share:.2%} of {_what(stage)}"
+        if stage.keyed:
+            how = f"can't be split ({stage.unsplit})" if stage.unsplit else "are split when tasks would wait for them"
+            yield f"    keys of {stage.name} {how}"
 
 
 def _what(stage: StageCost) -> str:

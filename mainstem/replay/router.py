@@ -18,7 +18,9 @@ from mainstem.replay.columns import INT32_MAX, is_plain, joined, plain_values, r
 from mainstem.replay.exchange import ExchangeWriter
 from mainstem.replay.jobs import Clock, RangeBlocks
 from mainstem.replay.routing import NOTHING, ROWS, Route, Routing, number_column, order_block, route_block, shard_column
+from mainstem.replay.sampled import KeySample, hot_items
 from mainstem.replay.sharding import shards_of
+from mainstem.replay.split import Key
 from mainstem.schema import EventSchema, Type
 
 
@@ -37,12 +39,13 @@ def route_range(batches: Iterable[EventBatch], routing: Routing, path: Path) -> 
                 events.add(batch)
         with clock.part("route"):
             items = _write(events, writer, clock)
+            hot = hot_items(routing, events.hot())
         size = writer.close()
     except BaseException:
         writer.discard()
         raise
     last = int(events.ts[-1]) if len(events.ts) else None
-    return RangeBlocks(path, len(events.kind), last, items, size, clock.seconds)
+    return RangeBlocks(path, len(events.kind), last, items, size, clock.seconds, hot)
 
 
 def _write(events: _Range, writer: ExchangeWriter, clock: Clock) -> dict[int, tuple[int, ...]]:
@@ -128,6 +131,7 @@ class _Range:
         self.of_kind = [_Kind(event) for event in routing.flow.program.events]
         self._kinds: list[np.ndarray] = []
         self._times: list[np.ndarray] = []
+        self._samples: dict[Route, KeySample] = {}
         self._count = 0
 
     def add(self, batch: EventBatch) -> None:
@@ -152,7 +156,12 @@ class _Range:
             pa.array(batch.ts[batch.kind == route.kind]) if name == "ts" else own.column(columns, name)
             for name in route.key
         ]
+        self._samples.setdefault(route, KeySample()).add(keys)
         return shards_of(keys, self.routing.shards, self.routing.shard_dtype)
+
+    def hot(self) -> dict[int, dict[Key, int]]:
+        """Per route: keys that many events have."""
+        return {self.routing.routes.index(route): sample.hot() for route, sample in self._samples.items()}
 
     @cached_property
     def kind(self) -> np.ndarray:

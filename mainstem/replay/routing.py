@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHARDS_MAX = 1 << 16
 ROWS = "rows"  # block of a range file: ts and type of every event
 NOTHING = "nothing>"  # column of a block that has no other
+OWN = "own>"  # column of items that were picked from a block: their numbers there
 NUMBER = "number>"  # column of a carry block: the number of the item that each value is for
 
 

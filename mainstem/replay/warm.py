@@ -31,7 +31,7 @@ def compile_tasks(flow: Dataflow, shards: int, jit: bool | None = None) -> None:
     for home in flow.homes:
         make_executor(home.program, State({table.name: table for table in home.program.tables}), "serial", jit=jit)
     routing = Routing(flow, shards)
-    _compile_moves(routing.shard_dtype)
+    compile_moves(routing.shard_dtype)
     for route in routing.routes:
         if route.key:
             fields = [flow.program.events[route.kind].field(name) for name in route.key]
@@ -39,7 +39,7 @@ def compile_tasks(flow: Dataflow, shards: int, jit: bool | None = None) -> None:
             shards_of(keys, shards, routing.shard_dtype)
 
 
-def _compile_moves(shard: Any) -> None:
+def compile_moves(shard: Any) -> None:
     """Every kernel with every type that a task may call it with, on no items at all."""
 
     def given(dtype: Any) -> np.ndarray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,21 +13,23 @@ import pyarrow as pa
 
 from mainstem.engine import Executor, make_executor
 from mainstem.engine.result import RawResult
-from mainstem.gate.batch import constant_kind, frozen
 from mainstem.lang.dataflow import RARE_CODES
 from mainstem.replay import kept
 from mainstem.replay.blocks import Part, parts
-from mainstem.replay.columns import numbers, words
+from mainstem.replay.columns import numbers
 from mainstem.replay.exchange import ExchangeFile, ExchangeWriter
 from mainstem.replay.given import Arrivals
 from mainstem.replay.handing import Sender
+from mainstem.replay.items import Block
 from mainstem.replay.jobs import Clock, Rare, WaveJob, WaveReport
-from mainstem.replay.routing import ROWS, Routing, number_column, order_block, route_block, takes_ts
+from mainstem.replay.routing import ROWS, Routing, number_column
+from mainstem.replay.split import HotRows, Key, SplitStage, key_arrays, owners
 from mainstem.replay.states import TaskState, write_state
 from mainstem.state import State
 
 if TYPE_CHECKING:
     from mainstem.lang.dataflow import Piece, Stage
+    from mainstem.replay.split import Rows
 
 
 def run_wave(job: WaveJob) -> WaveReport:
@@ -38,19 +43,25 @@ def run_wave(job: WaveJob) -> WaveReport:
         cleanup.callback(writer.discard)
         with clock.part("load"):
             busy = [n for n in job.task.stages if job.flow.stages[n].pieces]
-            stages = [_StageRun(job, routing, n, state.of_stage[n], arrivals, writer, clock) for n in busy]
-        rare = _run(job, stages)
-        if rare is not None:
-            return _report(job, stages, clock, rare)
+            make = partial(_StageRun, job, routing, arrivals, writer, clock)
+            stages = [make(n, job.task.shard, state.of_stage[n], _left_to_others(job, n)) for n in busy]
+            guests = _Guests(job, make)
+        rare = _run(job, stages, range(len(job.ranges))) or guests.run()
+        if rare is not None or guests.why:
+            return _report(job, stages, guests, clock, rare)
         with clock.part("write"):
             size = writer.close()
         with clock.part("state"):
+            guests.settle(state)
+            watched = _watched(job, state)
             tables = state.rows()
             write_state(job.state_to, tables)
         cleanup.pop_all()
     if job.keep:
         kept.keep(job.state_to, job.state, state)
-    return _report(job, stages, clock, None, size, {name: table.num_rows for name, table in tables.items()})
+    report = _report(job, stages, guests, clock, None)
+    rows = {name: table.num_rows for name, table in tables.items()}
+    return replace(report, carry_bytes=size, state_rows=rows, watched=watched, state_bytes=kept.size_of(state))
 
 
 def _start(job: WaveJob) -> TaskState:
@@ -63,9 +74,9 @@ def _start(job: WaveJob) -> TaskState:
     return found
 
 
-def _run(job: WaveJob, stages: list[_StageRun]) -> Rare | None:
-    for number, path in enumerate(job.ranges):
-        file = ExchangeFile(path)
+def _run(job: WaveJob, stages: list[_StageRun], ranges: range) -> Rare | None:
+    for number in ranges:
+        file = ExchangeFile(job.ranges[number])
         for stage in stages:
             rare = stage.run(number, file)
             if rare is not None:
@@ -74,23 +85,114 @@ def _run(job: WaveJob, stages: list[_StageRun]) -> Rare | None:
 
 
 def _report(
-    job: WaveJob, stages: list[_StageRun], clock: Clock, rare: Rare | None, size: int = 0,
-    rows: dict[str, int] | None = None,
-) -> WaveReport:  # fmt: skip
-    items, aborted = sum(s.items for s in stages), sum(s.aborted for s in stages)
-    return WaveReport(job.task, items, aborted, rare, size, rows or {}, clock.seconds)
+    job: WaveJob, stages: list[_StageRun], guests: _Guests, clock: Clock, rare: Rare | None
+) -> WaveReport:
+    items, hot = sum(s.items for s in stages), sum(s.items for s in guests.runs)
+    aborted = sum(s.aborted for s in (*stages, *guests.runs))
+    return WaveReport(job.task, items, aborted, rare, 0, {}, clock.seconds, hot, not_split=guests.why)
+
+
+def _left_to_others(job: WaveJob, stage: int) -> _Picked | None:
+    """Keys of this task's shard that it must leave out."""
+    for split in job.split.stages if job.split is not None else ():
+        keys = owned(job, split.stage, split.keys) if split.stage == stage else ()
+        if keys:
+            return _Picked(tuple(split.keys[n] for n in keys), False)
+    return None
+
+
+def owned(job: WaveJob, stage: int, keys: Sequence[Key]) -> list[int]:
+    """Which of some keys are this task's."""
+    found = owners(job.flow, stage, keys, job.shards)
+    return [n for n, shard in enumerate(found) if shard == job.task.shard]
+
+
+def _watched(job: WaveJob, state: TaskState) -> dict[int, dict[Key, Rows]]:
+    """The rows, by stage and key, of keys that may be hot in the next epoch."""
+    found: dict[int, dict[Key, Rows]] = {}
+    for stage, keys in job.watch.items():
+        own = [keys[n] for n in owned(job, stage, keys)] if stage in job.task.stages else []
+        if own:
+            names = [job.flow.program.tables[table].name for table in job.flow.stages[stage].tables]
+            tables = [state.of_stage[stage].tables[name] for name in names]
+            rows = [table.delta(table.resolve(key_arrays(own, table.schema))) for table in tables]
+            found[stage] = {
+                key: {name: some.slice(n, 1) for name, some in zip(names, rows, strict=True)}
+                for n, key in enumerate(own)
+            }
+    return found
+
+
+@dataclass(frozen=True)
+class _Picked:
+    keys: tuple[Key, ...]
+    inside: bool
+
+
+class _Guests:
+    """A task's part of the items of hot keys, whoever owns them."""
+
+    def __init__(self, job: WaveJob, make: Callable[..., _StageRun]) -> None:
+        self.job = job
+        self.runs: list[_StageRun] = []
+        self.why = ""
+        self._hot: list[tuple[SplitStage, HotRows, bytes]] = []
+        parts = () if job.split is None else job.split.parts
+        self._number = next((n for n, part in enumerate(parts) if job.task.keyed and part.shard == job.task.shard), -1)
+        if job.split is not None and self._number >= 0:
+            for split in job.split.stages:
+                self._add(split, make)
+
+    def _add(self, split: SplitStage, make: Callable[..., _StageRun]) -> None:
+        job = self.job
+        rows, after = self._rows(split, self._number), self._rows(split, self._number + 1)
+        self._hot.append((split, rows, after.content()))
+        shards = owners(job.flow, split.stage, split.keys, job.shards)
+        for shard in sorted(set(shards)):
+            keys = tuple(key for key, owner in zip(split.keys, shards, strict=True) if owner == shard)
+            self.runs.append(make(split.stage, shard, rows.state, _Picked(keys, True)))
+
+    def _rows(self, split: SplitStage, parts: int) -> HotRows:
+        """After so many parts."""
+        rows = HotRows(self.job.flow.stages[split.stage], self.job.flow, split.keys)
+        rows.start(split.start, (total[split.stage] for total in self.job.totals[:parts]))
+        return rows
+
+    def run(self) -> Rare | None:
+        """Leaves in `why` what is wrong when the part did not end where the next one began."""
+        if not self.runs or self.job.split is None:
+            return None
+        part = self.job.split.parts[self._number]
+        rare = _run(self.job, self.runs, range(part.first, part.end))
+        for split, rows, expected in self._hot:
+            if rows.content() != expected:
+                flow = self.job.flow
+                tables = ", ".join(flow.program.tables[table].name for table in flow.stages[split.stage].tables)
+                self.why = f"what part {self._number} does to hot keys of {tables} depends on their rows"
+        return rare
+
+    def settle(self, state: TaskState) -> None:
+        """Gives the task's own keys the rows that the last part ends with."""
+        if self.job.split is None:
+            return
+        for split in self.job.split.stages:
+            own = owned(self.job, split.stage, split.keys) if split.stage in self.job.task.stages else []
+            if own:
+                end = self._rows(split, len(self.job.split.parts))
+                for name, rows in end.rows(own).items():
+                    state.of_stage[split.stage].tables[name].apply(rows)
 
 
 class _StageRun:
-    """One stage in one shard."""
+    """One stage in one shard: all its items, or some keys."""
 
     def __init__(
-        self, job: WaveJob, routing: Routing, number: int, state: State, arrivals: Arrivals, writer: ExchangeWriter,
-        clock: Clock,
+        self, job: WaveJob, routing: Routing, arrivals: Arrivals, writer: ExchangeWriter, clock: Clock, number: int,
+        shard: int, state: State, picked: _Picked | None,
     ) -> None:  # fmt: skip
         self.stage: Stage = job.flow.stages[number]
         self.routing, self.arrivals, self.clock = routing, arrivals, clock
-        self.shard = job.task.shard
+        self.shard, self.picked = shard, picked
         self.items = self.aborted = 0
         self._rare = np.array(sorted(RARE_CODES), np.int16) if job.flow.overflow == "rare" else None
         # Pieces of functions that write elsewhere, too: there nobody knows of an abort that is rare.
@@ -105,11 +207,13 @@ class _StageRun:
     def run(self, number: int, file: ExchangeFile) -> Rare | None:
         """The stage's block of a range; gives the first rare abort, if there is one."""
         with self.clock.part("read"):
-            block = _Block(self.stage, self.routing, file, self.shard)
+            block = Block(self.stage, self.routing, file, self.shard)
         if not block.count:
             return None
         with self.clock.part("put"):
             block.give(self.arrivals, number)
+            if self.picked is not None:
+                block.pick(self.picked.keys, self.picked.inside)
         for part in parts(block.kind, block.ts, block.columns):
             with self.clock.part("run"):
                 raw = self.executor.run_raw(part.batch)
@@ -121,7 +225,7 @@ class _StageRun:
         self.items += block.count
         return None
 
-    def _send(self, number: int, block: _Block, part: Part, raw: RawResult) -> None:
+    def _send(self, number: int, block: Block, part: Part, raw: RawResult) -> None:
         single = int(np.count_nonzero(part.counts)) == 1
         for piece in self.stage.pieces:
             count, first = int(part.counts[piece.local]), int(part.first_of[piece.local])
@@ -130,7 +234,7 @@ class _StageRun:
                 items = block.items[piece.local]
                 self._sender.send(number, piece, raw, rows, None if items is None else items.slice(first, count))
 
-    def _aborts(self, number: int, file: ExchangeFile, block: _Block, part: Part, raw: RawResult) -> Rare | None:
+    def _aborts(self, number: int, file: ExchangeFile, block: Block, part: Part, raw: RawResult) -> Rare | None:
         self.aborted += raw.aborted
         if self._rare is None or not raw.aborted:
             return None
@@ -156,45 +260,3 @@ class _StageRun:
             return None
         kind = numbers(file.rows(ROWS, 0)[0].column("kind"))
         return int(np.flatnonzero(kind == piece.kind)[event])
-
-
-class _Block:
-    """The items of a stage's shard in one range."""
-
-    def __init__(self, stage: Stage, routing: Routing, file: ExchangeFile, shard: int) -> None:
-        self.stage, self.shard = stage, shard
-        self.items: list[pa.RecordBatch | None] = []
-        self.columns: list[dict[str, pa.Array]] = []
-        self.counts = np.zeros(len(stage.pieces), np.int64)
-        for piece in stage.pieces:
-            name = route_block(routing.route_of[piece.number])
-            self.counts[piece.local] = file.count(name, shard)
-            items = next(iter(file.rows(name, shard)), None)
-            self.items.append(items)
-            self.columns.append({} if items is None else {n: items.column(n) for n in piece.fields if n != "ts"})
-        self.count = int(self.counts.sum())
-        self.kind = self._kinds(file)
-        self.ts = self._times()
-
-    def give(self, arrivals: Arrivals, number: int) -> None:
-        for piece, columns in zip(self.stage.pieces, self.columns, strict=True):
-            event, count = self.stage.program.events[piece.local], int(self.counts[piece.local])
-            columns.update(arrivals.columns(piece.number, event, number, self.shard, count))
-
-    def _kinds(self, file: ExchangeFile) -> np.ndarray:
-        present = np.flatnonzero(self.counts)
-        if len(present) == 1:
-            return constant_kind(int(present[0]), self.count)
-        found = file.rows(order_block(self.stage.number), self.shard)
-        return numbers(found[0].column("kind")) if found else np.zeros(0, np.uint8)
-
-    def _times(self) -> np.ndarray:
-        """The timestamps of the items of pieces that ask for them; zeros for others."""
-        ts = np.zeros(self.count, np.int64)
-        for piece, items in zip(self.stage.pieces, self.items, strict=True):
-            if items is not None and takes_ts(self.stage, piece):
-                own = words(items.column("ts"))
-                if len(own) == self.count:
-                    return own
-                ts[self.kind == piece.local] = own
-        return frozen(ts)

@@ -78,6 +78,7 @@ def scan_by_body(request: Request, limits: Limits) -> Scan:
     where, columns = given.get("where"), given.get("columns")
     if where is not None:
         _check_text(where, "where")
+        _check_length(where, "where", limits)
     if columns is not None:
         if not isinstance(columns, list):
             raise Problem(400, f"columns is a list of names, found {_brief(columns)}")
@@ -91,6 +92,7 @@ def statement(request: Request, limits: Limits) -> Statement:
     if "query" not in given:
         raise Problem(400, 'the body has no "query"; write {"query": "select …"}')
     _check_text(given["query"], "query")
+    _check_length(given["query"], "query", limits)
     params = given.get("params")
     if params is not None and not isinstance(params, (list, dict)):
         raise Problem(400, f"params is a list (for ?) or an object (for $name), found {_brief(params)}")
@@ -170,6 +172,11 @@ def _check_text(value: Any, what: str) -> None:
         value.encode()
     except UnicodeEncodeError:
         raise Problem(400, f"{what} has half a surrogate pair, which is no text") from None
+
+
+def _check_length(value: str, what: str, limits: Limits) -> None:
+    if len(value) > limits.query_letters:
+        raise Problem(413, f"{what} may have {limits.query_letters} letters; give long lists of values as params")
 
 
 def _no_constant(name: str) -> NoReturn:

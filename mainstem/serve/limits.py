@@ -10,9 +10,10 @@ class Limits:
     """Bounds of a server. Each answers 4xx when it is met, and says which one it was."""
 
     body_bytes: int = 1 << 20
+    query_letters: int = 64 << 10  # of SQL, which DuckDB reads while all threads wait: 0.2 s at worst
     head_bytes: int = 16 << 10  # request line and headers: what other servers take, and far more than a client needs
     rows: int = 100_000  # of one answer; the rest is cut off, and the answer says so
-    query_seconds: float = 30.0  # waiting for a thread included
+    query_seconds: float = 30.0  # waiting for a thread included; as long again to load an older version
     answer_bytes: int = 64 << 20  # of the Arrow table behind an answer
     memory_mb: int = 2048  # of DuckDB, for all queries together; the tables themselves not included
     queries: int = 4  # at once; DuckDB uses all cores for each

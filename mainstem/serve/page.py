@@ -20,14 +20,14 @@ td:first-child { white-space: nowrap; width: 12rem }
 """
 
 
-def render(document: dict[str, Any]) -> bytes:
-    """HTML of an OpenAPI document."""
+def render(document: dict[str, Any], url: str) -> bytes:
+    """HTML of an OpenAPI document; `url`: where the server is."""
     info = document["info"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{_text(info['title'])}</title><style>{_STYLE}</style>",
         f"<h1>{_text(info['title'])} <small>{_text(info['version'])}</small></h1><p>{_marked(info['description'])}",
-        "<pre>curl -H 'Authorization: Bearer TOKEN' http://127.0.0.1:8642/v1/status</pre>",
+        f"<pre>curl -H 'Authorization: Bearer TOKEN' {_text(url)}/v1/status</pre>",
         "<p>For programs: <a href=/openapi.json>openapi.json</a>",
     ]
     for path, operations in document["paths"].items():

@@ -31,15 +31,15 @@ class Turn:
 class Pool:
     """A few threads, and a bounded number of queries that wait for one."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._threads = ThreadPoolExecutor(limits.queries, thread_name_prefix="query")
+    def __init__(self, limits: Limits, threads: int, name: str) -> None:
+        self._limits, self._count = limits, threads
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._running: dict[Future[Any], threading.Event] = {}  # those that wait for a thread included
 
     async def run(self, work: Callable[[Turn], Found]) -> Found:
         """What `work` returns. It is stopped when its client is gone."""
         limits = self._limits
-        if len(self._running) >= limits.queries + limits.queries_waiting:
+        if len(self._running) >= self._count + limits.queries_waiting:
             raise Problem(429, f"{len(self._running)} queries are running or waiting; try again", headers=_RETRY)
         stop, deadline = threading.Event(), time.monotonic() + limits.query_seconds
         try:

@@ -66,10 +66,10 @@ class Reader:
         self._live = open_db(path, follow=False)
         self._epoch = self._live.epoch
         self._guard = threading.Lock()  # of what queries share
-        self._loading = threading.Lock()  # of older versions, which may take long
         self._bulk: Database | None = None
         self._bulk_schemas: dict[str, pa.Schema] = {}
         self._older: OrderedDict[tuple[Version, Identity], Database] = OrderedDict()
+        self._keeping = threading.Lock()  # of those, never for long
         self._sql = Sql(limits.memory_mb)
 
     # For the event loop.
@@ -113,23 +113,52 @@ class Reader:
         """What an error says, without where the store is on this machine."""
         return str(error).replace(str(self._path), "the store")
 
-    def changes(self, since: int, timeout: float, stop: threading.Event) -> Iterator[Change]:
-        """Every commit behind an epoch; ends when none came for `timeout` seconds, or at `stop`."""
-        return watch(self._layout, None, since, timeout, stop)
+    def changes(self, since: int, stop: threading.Event) -> Iterator[Change]:
+        """Every commit behind an epoch, until `stop`."""
+        return watch(self._layout, None, since, None, stop)
 
-    def row_at(self, name: str, parts: Sequence[bytes], version: Version) -> Row:
-        db = self._at(version)
+    def known(self, version: Version) -> Database | None:
+        """The state after an earlier commit, if it is loaded; the last few are kept, as clients ask for one again."""
+        name = (version, identity(self._layout))
+        with self._keeping:
+            if name in self._older:
+                self._older.move_to_end(name)
+            return self._older.get(name)
+
+    def load(self, version: Version) -> Database:
+        """The same, loaded if need be. One thread does it for all requests, so that none is loaded twice at once."""
+        known = self.known(version)
+        if known is not None:
+            return known
+        name = (version, identity(self._layout))
+        try:
+            db = self._live.as_of(batch=version.batch, ts=version.ts)
+        except QueryError as error:
+            raise Problem(404, self.words(error)) from error
+        # The last commit at or before a time is known only when there is a later one.
+        if version.ts is None or db.epoch < self._epoch:
+            with self._keeping:
+                self._older[name] = db
+                while len(self._older) > self._limits.versions:
+                    self._older.popitem(last=False)
+        return db
+
+    def row_at(self, name: str, parts: Sequence[bytes], older: Database | None) -> Row:
+        """`row` of a version that was loaded."""
+        assert older is not None  # rows of the last one are read by the event loop
+        db = older
         schema = _table(db, name)
         key = parse_key(schema, parts)
         return Row(db.epoch, schema, key, db.get(schema.name, key))
 
-    def scan(self, name: str, scan: Scan, version: Version, turn: Turn) -> Rows:
-        schema = self._schema_at(name, version)
+    def scan(self, name: str, scan: Scan, older: Database | None, turn: Turn) -> Rows:
+        schema = self._schema_at(name, older)
         query = scan_query(schema.name, schema.arrow, scan.where, scan.columns, None, scan.limit + 1)
-        return self.sql(Statement(query, None, scan.limit), version, turn)
+        return self.sql(Statement(query, None, scan.limit), older, turn)
 
-    def sql(self, statement: Statement, version: Version, turn: Turn) -> Rows:
-        found = self._contents(statement.query, version)
+    def sql(self, statement: Statement, older: Database | None, turn: Turn) -> Rows:
+        """The answer from an older version that was loaded, else from the last one."""
+        found = self._contents(statement.query, older)
         answer = self._sql.run(
             statement.query,
             found.schemas,
@@ -147,11 +176,10 @@ class Reader:
                 db.close()
         self._sql.close()
 
-    def _contents(self, query: str, version: Version) -> _Contents:
+    def _contents(self, query: str, older: Database | None) -> _Contents:
         """The tables that a query may mean, all of one version. A name that is not in its text can't be meant."""
-        older = None if version.last else self._at(version)
+        self._sql.check(query)
         with self._guard:
-            self._sql.check(query)
             db = older or self._refreshed()
             text = query.lower()
             schemas = {name: db.schema(name).arrow for name in db.tables}
@@ -160,9 +188,9 @@ class Reader:
             tables = {name: db.table(name) for name in schemas if name.lower() in text}
             return _Contents(db.epoch, self._bulk_schemas, tables)
 
-    def _schema_at(self, name: str, version: Version) -> TableSchema:
-        if not version.last:
-            return _table(self._at(version), name)
+    def _schema_at(self, name: str, older: Database | None) -> TableSchema:
+        if older is not None:
+            return _table(older, name)
         with self._guard:
             return _table(self._refreshed(), name)
 
@@ -172,24 +200,6 @@ class Reader:
             self._bulk = open_db(self._path, follow=False)
         self._bulk.refresh()
         return self._bulk
-
-    def _at(self, version: Version) -> Database:
-        """The state after an earlier commit; the last few are kept, as clients ask for one repeatedly."""
-        with self._loading:
-            name = (version, identity(self._layout))
-            if name in self._older:
-                self._older.move_to_end(name)
-                return self._older[name]
-            try:
-                db = self._live.as_of(batch=version.batch, ts=version.ts)
-            except QueryError as error:
-                raise Problem(404, self.words(error)) from error
-            # The last commit at or before a time is known only when there is a later one.
-            if version.ts is None or db.epoch < self._epoch:
-                self._older[name] = db
-            while len(self._older) > self._limits.versions:
-                self._older.popitem(last=False)
-            return db
 
 
 def _table(db: Database, name: str) -> TableSchema:

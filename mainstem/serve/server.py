@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import secrets
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -126,6 +127,7 @@ class Server:
         try:
             listener = await self._listen()
             url = _url(self.host, listener.sockets[0].getsockname()[1])
+            self.service.listens_at(url)
             self._tick()
             with _signals(self._loop, self.stop) if signals else _no_signals():
                 ready(Running(url, self.token))
@@ -161,12 +163,12 @@ class Server:
             raise InputError(_cannot_listen(self.host, self.port, error)) from error
 
     def _tick(self) -> None:
+        self._ticking = self._loop.call_later(_TICK_SECONDS, self._tick)  # first: whatever fails below, it goes on
         self.date = formatdate(usegmt=True).encode()
         self.service.look()
         now = self._loop.time()
         for connection in tuple(self._connections):
             connection.look_at_the_clock(now)
-        self._ticking = self._loop.call_later(_TICK_SECONDS, self._tick)
 
     async def _finish(self) -> None:
         """Let answers in progress end, for a short time."""
@@ -189,6 +191,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _checked_token(host: str, token: str | None) -> str:
+    _check_known(host)
     if token is None:
         if not is_loopback(host):
             raise InputError(
@@ -203,6 +206,16 @@ def _checked_token(host: str, token: str | None) -> str:
             f"{host} can be reached from other machines: a token has at least {_TOKEN_LENGTH_MIN} characters there"
         )
     return token
+
+
+def _check_known(host: str) -> None:
+    """Before anything is said about who can reach it: a name that was misspelt nobody can."""
+    try:
+        socket.getaddrinfo(host or None, 0)
+    except OSError as error:
+        raise InputError(
+            f"{host} is not known here: {error.strerror or error}\n  give an address of this machine with --host"
+        ) from error
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> str:

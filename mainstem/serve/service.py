@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,20 @@ from typing import Any
 import pyarrow as pa
 
 from mainstem.errors import InputError, MainstemError, QueryError
+from mainstem.query import Database
 from mainstem.schema import TableSchema
 from mainstem.serve import ask, encode, openapi, page
 from mainstem.serve.keys import decode_text
 from mainstem.serve.limits import Limits
 from mainstem.serve.message import ARROW_STREAM, HTML, JSON, Answer, Headers, Pending, Problem, Request, Response
-from mainstem.serve.pool import Pool
+from mainstem.serve.pool import Pool, Turn
 from mainstem.serve.reader import Reader, Row, Rows
 from mainstem.serve.watching import Watching
 
 EPOCH, TRUNCATED = b"mainstem-epoch", b"mainstem-truncated"
 # These say nothing about the state.
 _OPEN = frozenset((b"/", b"/openapi.json", b"/v1/health"))
+_ENDLESS = b"/v1/watch/"  # without a head that could be told alone
 _CHALLENGE: Headers = ((b"www-authenticate", b'Bearer realm="mainstem"'),)
 
 Handler = Callable[[Request], Response | Pending]
@@ -36,12 +37,18 @@ class Service:
         self._limits, self._failed = limits, failed
         self._token = token.encode("ascii")
         self._reader = Reader(path, limits)
-        self._pool = Pool(limits)
+        self._pool = Pool(limits, limits.queries, "query")
+        self._loading = Pool(limits, 1, "load")
         self._watching = Watching(self._reader, limits)
         document = openapi.document(limits)
         fixed = {b"/openapi.json": encode.json_bytes(document), b"/v1/health": b'{"ok":true}'}
         self._fixed = {path: Response(200, body) for path, body in fixed.items()}
-        self._fixed[b"/"] = Response(200, page.render(document), HTML)
+        self._document = document
+        self.listens_at("http://HOST:PORT")
+
+    def listens_at(self, url: str) -> None:
+        """Has the page show how to ask this server."""
+        self._fixed[b"/"] = Response(200, page.render(self._document, url), HTML)
 
     def admit(self, request: Request) -> Problem | None:
         """Why a request is refused, told from its head alone, so that no body is kept for a stranger."""
@@ -62,13 +69,18 @@ class Service:
 
     def look(self) -> None:
         """Notices when the directory is another one; requests look at the log only. A failure is told to them."""
-        with suppress(MainstemError):
+        try:
             self._reader.refresh()
+        except MainstemError:
+            pass
+        except Exception as error:
+            self._failed(error)
 
     def stop(self) -> None:
         """End what would go on for long."""
         self._watching.stop()
         self._pool.close()
+        self._loading.close()
 
     def close(self) -> None:
         self.stop()
@@ -79,10 +91,11 @@ class Service:
 
     def _handler(self, request: Request) -> Handler:
         handlers = self._handlers(request.path)
-        method = b"GET" if request.method == b"HEAD" else request.method
-        handler = handlers.get(method)
+        if b"GET" in handlers and not request.path.startswith(_ENDLESS):
+            handlers[b"HEAD"] = handlers[b"GET"]
+        handler = handlers.get(request.method)
         if handler is None:
-            allowed = b", ".join([*handlers, *([b"HEAD"] if b"GET" in handlers else [])])
+            allowed = b", ".join(handlers)
             detail = f"this endpoint takes {allowed.decode()}; nothing is ever written"
             raise Problem(405, detail, headers=((b"allow", allowed),))
         return handler
@@ -124,7 +137,7 @@ class Service:
         version = ask.version(ask.parameters(request, ask.VERSION))
         if version.last:
             return _row_answer(request, self._reader.row(name, parts))
-        return self._pool.run(lambda turn: _row_answer(request, self._reader.row_at(name, parts, version)))
+        return self._run(version, lambda older, turn: _row_answer(request, self._reader.row_at(name, parts, older)))
 
     def _get_scan(self, table: bytes, request: Request) -> Pending:
         given = ask.parameters(request, (*ask.SCAN, *ask.VERSION))
@@ -136,15 +149,27 @@ class Service:
 
     def _scan(self, table: bytes, request: Request, scan: ask.Scan, version: ask.Version) -> Pending:
         name = decode_text(table, "the table's name")
-        return self._pool.run(lambda turn: self._rows_answer(request, self._reader.scan(name, scan, version, turn)))
+        return self._run(
+            version, lambda older, turn: self._rows_answer(request, self._reader.scan(name, scan, older, turn))
+        )
 
     def _post_sql(self, request: Request) -> Pending:
         version = ask.version(ask.parameters(request, ask.VERSION))
         statement = ask.statement(request, self._limits)
-        return self._pool.run(lambda turn: self._rows_answer(request, self._reader.sql(statement, version, turn)))
+        return self._run(
+            version, lambda older, turn: self._rows_answer(request, self._reader.sql(statement, older, turn))
+        )
 
     def _get_watch(self, table: bytes, request: Request) -> Pending:
         return self._watching.begin(decode_text(table, "the table's name"), request)
+
+    async def _run(self, version: ask.Version, work: Callable[[Database | None, Turn], Response]) -> Response:
+        """Runs a query on a thread. An older version is loaded before, on the one thread for that: loading may take
+        long, and must not keep all threads from queries that need none."""
+        older = None
+        if not version.last:
+            older = self._reader.known(version) or await self._loading.run(lambda turn: self._reader.load(version))
+        return await self._pool.run(lambda turn: work(older, turn))
 
     # Answers.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ class _Wish:
 
     table: str
     since: int
-    deadline: float
+    seconds: float
     count: int
     events: bool  # server-sent events, else JSON lines
 
@@ -53,14 +52,14 @@ class Watching:
         try:
             first = await watcher.next()
         except BaseException:
-            watcher.ended.set()
+            watcher.end()
             raise
         return Stream(_chunks(watcher, first), EVENT_STREAM if wish.events else JSON_LINES)
 
     def stop(self) -> None:
         """End all streams."""
         for watcher in self._watchers:
-            watcher.ended.set()
+            watcher.end()
 
     def close(self) -> None:
         self.stop()
@@ -78,9 +77,9 @@ class Watching:
             raise Problem(400, f"since is {since}, but the last commit is {now}")
         seconds = ask.number(given["seconds"], "seconds") if "seconds" in given else self._limits.watch_seconds
         count = ask.integer(given["count"], "count", at_least=1) if "count" in given else 2**62
-        deadline = time.monotonic() + min(seconds, self._limits.watch_seconds)
+        seconds = min(seconds, self._limits.watch_seconds)
         lines = JSON_LINES in request.headers.get(b"accept", b"").lower()
-        return _Wish(schema.name, since, deadline, count, not lines)
+        return _Wish(schema.name, since, seconds, count, not lines)
 
 
 class _Watcher:
@@ -91,11 +90,22 @@ class _Watcher:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         self._places = threading.Semaphore(_AHEAD)  # left in the queue
-        self.ended = threading.Event()  # the client is gone, or the server ends
+        self._over = threading.Event()  # nothing more is to be told
+        self._ended = threading.Event()  # the client is gone, or the server ends
+        self._clock = self._loop.call_at(self._loop.time() + wish.seconds, self._over.set)
+
+    def end(self) -> None:
+        """From the event loop: nobody listens any more."""
+        self._clock.cancel()
+        self._over.set()
+        self._ended.set()
 
     async def next(self) -> bytes | None:
         """The next piece of the stream; None at its end."""
-        item = await self._queue.get()
+        try:
+            item = await asyncio.wait_for(self._queue.get(), _SILENCE_SECONDS if self._wish.events else None)
+        except TimeoutError:
+            return b": nothing new\n\n"
         self._places.release()
         if isinstance(item, Exception):
             raise item
@@ -104,7 +114,7 @@ class _Watcher:
     def follow(self) -> None:
         """Runs on the thread until time, count, client or server end it."""
         try:
-            changes = self._reader.changes(self._wish.since, self._patience(), self.ended)
+            changes = self._reader.changes(self._wish.since, self._over)
         except QueryError as error:
             self._put(Problem(410, self._reader.words(error)))
             return
@@ -122,31 +132,18 @@ class _Watcher:
             self._put(error)
 
     def _tell_all(self, changes: Iterator[Change]) -> None:
-        since, told = self._wish.since, 0
-        while True:
-            for change in changes:
-                since = change.epoch
-                if self._wish.table in change.tables:
-                    self._put(self._framed(self._encoded(change), b"id: %d" % since))
-                    told += 1
-                if told >= self._wish.count or self._over():
-                    return
-            if self._over():
+        told = 0
+        for change in changes:
+            if self._wish.table in change.tables:
+                self._put(self._framed(self._encoded(change), b"id: %d" % change.epoch))
+                told += 1
+            if told >= self._wish.count or self._over.is_set():
                 return
-            if self._wish.events:
-                self._put(b": nothing new\n\n")
-            changes = self._reader.changes(since, self._patience(), self.ended)
-
-    def _patience(self) -> float:
-        return max(0.0, min(_SILENCE_SECONDS, self._wish.deadline - time.monotonic()))
-
-    def _over(self) -> bool:
-        return self.ended.is_set() or time.monotonic() >= self._wish.deadline
 
     def _put(self, item: bytes | Exception | None) -> None:
         """Waits while the client is behind, and gives up when it is gone."""
         while not self._places.acquire(timeout=_GONE_SECONDS):
-            if self.ended.is_set():
+            if self._ended.is_set():
                 return
         with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
@@ -169,4 +166,4 @@ async def _chunks(watcher: _Watcher, first: bytes | None) -> AsyncIterator[bytes
                 yield piece
             piece = await watcher.next()
     finally:
-        watcher.ended.set()
+        watcher.end()

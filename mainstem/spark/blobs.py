@@ -25,7 +25,7 @@ from mainstem.errors import MainstemError
 from mainstem.gate.batch import Columns, EventBatch, frozen
 from mainstem.schema import INT64_MIN, EventSchema
 
-EVENTS, REJECTS, ERROR = 0, 1, 2
+EVENTS, REJECTS, ERROR, COUNTS = 0, 1, 2, 3
 """What a blob row carries (column `role`)."""
 
 FIRST = INT64_MIN

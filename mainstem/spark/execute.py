@@ -24,6 +24,7 @@ from mainstem.spark.parts import PartWriter
 from mainstem.spark.pipes import WriteBehind
 from mainstem.spark.progress import Progress
 from mainstem.store import write_shard_file
+from mainstem.windows import Operators
 
 OUTPUT_BLOBS = "chunk int, data binary"
 
@@ -52,7 +53,7 @@ def fused_feed(job: Job, inputs: object) -> Feed:
     """Files, read by this task; the gate decodes and checks on its own threads."""
     program, rejects = job.program, Rejects()
     stream = batches(
-        inputs_of(inputs, program.events), program.events, batch_size=job.batch_rows, on_bad=job.on_bad,
+        inputs_of(inputs, program.inputs), program.inputs, batch_size=job.batch_rows, on_bad=job.on_bad,
         rejects=rejects, derives=program.derives, columns=program.used_columns,
     )  # fmt: skip
 
@@ -81,11 +82,17 @@ def blob_feed(job: Job, rows: Iterator[pa.RecordBatch]) -> Feed | None:
             elif row.role == blobs.REJECTS:
                 feed.rejects.append(blobs.unpack_table(row.data))
             else:
-                yield row.min_ts, row.key, blobs.unpack(row.data, job.program.events)
+                yield row.min_ts, row.key, blobs.unpack(row.data, job.program.inputs)
             row = next(blob_rows, None)
 
     feed.ordered = merge(arriving(), batch_rows=job.batch_rows, first=job.first_seq)
     return feed
+
+
+def _fed(job: Job, rows: Iterator[pa.RecordBatch]) -> Feed | None:
+    """As `blob_feed`; a log without events still ends, and windows that an earlier one has left open close there."""
+    feed = blob_feed(job, rows)
+    return Feed(0, iter(())) if feed is None and job.program.windows else feed
 
 
 class Run:
@@ -98,7 +105,7 @@ class Run:
 
     def outputs(self) -> Iterator[pa.RecordBatch]:
         report = self.report
-        for ordered in self.feed.ordered:
+        for ordered in self._with_windows() if self.job.program.windows else self.feed.ordered:
             if len(ordered.batch):
                 self._check_order(ordered)
                 result = self.engine.executor.run(ordered.batch, ordered.first)
@@ -109,6 +116,18 @@ class Run:
                 yield with_seq(result.outputs, ordered)
             report.events += ordered.total
             report.last_ts = ordered.last_ts
+
+    def _with_windows(self) -> Iterator[Ordered]:
+        """The feed with closed windows among the events."""
+        job, report, first = self.job, self.report, self.job.first_seq
+        operators = Operators.of(job.program.windows, job.windows or {})
+        before = operators.events
+        events = (ordered.batch for ordered in self.feed.ordered)
+        for batch in operators.follow(events, len(job.program.inputs), complete=job.complete):
+            report.closed = first + len(batch) - job.first_seq - (operators.events - before)
+            yield Ordered(batch, first, None, len(batch), int(batch.ts[-1]))
+            first += len(batch)
+        report.windows = operators.kept()
 
     def _check_order(self, ordered: Ordered) -> None:
         first, reached = int(ordered.batch.ts[0]), self.job.after_ts
@@ -137,7 +156,7 @@ def to_files(job: Job, feed: Feed, engine: Engine) -> tuple[Report, Run]:
     with WriteBehind(writer.write) as behind:
         for outputs in run.outputs():
             behind.put(outputs)
-            progress.note(run.report.events)
+            progress.note(run.report.events - run.report.closed)
     run.report.staged = writer.close()
     run.report.rejects_staged, run.report.rejected = _write_rejects(job, feed)
     return run.report, run
@@ -204,7 +223,7 @@ def fused_to_rows(job: Job, inputs: object) -> Task:
 
 def blobs_to_files(job: Job) -> Task:
     def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        feed = blob_feed(job, rows)
+        feed = _fed(job, rows)
         if feed is not None:
             yield replay_to_files(job, feed).to_batch()
 
@@ -213,7 +232,7 @@ def blobs_to_files(job: Job) -> Task:
 
 def blobs_to_output_blobs(job: Job) -> Task:
     def task(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        feed = blob_feed(job, rows)
+        feed = _fed(job, rows)
         if feed is None:
             return
         for chunk, outputs in enumerate(Run(job, feed, new_engine(job, feed.shard)).outputs()):

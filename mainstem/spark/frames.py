@@ -47,7 +47,7 @@ class _Probe(Input):
 def _request(source: Source, program: Program) -> Request:
     probe = _Probe(source.event)
     stream = batches(
-        [probe], program.events, batch_size=1, on_bad="raise", rejects=Rejects(),
+        [probe], program.inputs, batch_size=1, on_bad="raise", rejects=Rejects(),
         derives=program.derives, columns=program.used_columns,
     )  # fmt: skip
     for _ in stream:

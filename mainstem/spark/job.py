@@ -27,6 +27,8 @@ class Job:
     on_bad: OnBad = "raise"
     jit: bool = True
     first_seq: int = 0
+    windows: dict[str, Any] | None = None  # meta of the commit whose open windows it goes on with
+    complete: bool = True  # windows that are open at the end of the log close there
     after_ts: int = INT64_MIN  # the state is committed up to here; earlier events are too late
     shards: int = 0  # 0: one state stage; n: keyed, n shards
     start: Any = None  # Broadcast of {table: rows} to start from, or None
@@ -48,7 +50,7 @@ class Report:
     """What one state task did. Its files count only if the driver gets the report: Spark accepts one per task."""
 
     shard: int = 0
-    events: int = 0  # in the whole log, as seen by this task
+    events: int = 0  # in the whole log, as seen by this task, with closed windows
     transactions: int = 0
     aborted: int = 0
     last_ts: int | None = None
@@ -57,6 +59,8 @@ class Report:
     rejected: int = 0
     state_file: tuple[int, str, bool] | None = None
     error: str | None = None  # as `blobs.pack_error` makes it
+    closed: int = 0  # windows among the events
+    windows: dict[str, Any] | None = None  # what open windows need to know of the events so far
 
     SCHEMA = "report string"
 

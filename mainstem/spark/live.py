@@ -72,16 +72,15 @@ class Live(ABC):
             self._ended = False
 
     def _handle(self, df: DataFrame, query: str, batch: int) -> None:
-        before = self.seq
-        self.execute(df, {QUERIES: {**self.store.meta.get(QUERIES, {}), query: batch}})
+        events = self.execute(df, {QUERIES: {**self.store.meta.get(QUERIES, {}), query: batch}})
         self._emit(batch)
         self._discard()
         if self.progress is not None:
-            self.progress(self.seq - before)
+            self.progress(events)
 
     @abstractmethod
-    def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
-        """Run a new batch and commit it with `meta`."""
+    def execute(self, df: DataFrame, meta: dict[str, Any]) -> int:
+        """Run a new batch and commit it with `meta`; the number of events that have run."""
 
     def close(self) -> None:
         """Release the store; waits for a batch that is being handled."""

@@ -13,6 +13,7 @@ from mainstem.spark.live import EMITTED, Emit, Live
 from mainstem.spark.preprocess import preprocess_rows
 from mainstem.spark.target import arrange, begin, check_reports, pending_rejects, rejects_stem
 from mainstem.store import Store, pending
+from mainstem.store.carried import refuse_waiting
 from mainstem.store.partitions import SHARDS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Keyed(Live):
         """`kept`: options of the store."""
         store = Store.open(path, job.program.tables, **kept)
         try:
+            refuse_waiting(store.path, store.meta, "plan='keyed'")
             if store.epoch == 0:
                 begin(job.program, store, initial or {}, job.shards)
             arrange(job.program, store, job.shards)
@@ -35,7 +37,7 @@ class Keyed(Live):
             store.close()
             raise
 
-    def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
+    def execute(self, df: DataFrame, meta: dict[str, Any]) -> int:
         job = replace(
             self.job, after_ts=self.after_ts, first_seq=self.seq, stem=f"part-{self.seq:020d}", out=str(self.folder),
             rejects=str(self.rejects), rejects_stem=rejects_stem(self.store), shard_files=self.store.shard_files,
@@ -45,9 +47,9 @@ class Keyed(Live):
         rows = placed.mapInArrow(shard_to_files(job), Report.SCHEMA).collect()
         reports = sorted((Report.from_text(row.report) for row in rows), key=lambda report: report.shard)
         check_reports(reports)
-        self._commit(reports, meta)
+        return self._commit(reports, meta)
 
-    def _commit(self, reports: list[Report], meta: dict[str, Any]) -> None:
+    def _commit(self, reports: list[Report], meta: dict[str, Any]) -> int:
         events = max((report.events for report in reports), default=0)
         times = [report.last_ts for report in reports if report.last_ts is not None]
         meta |= {"seq": self.seq + events, "ts": max(times, default=self.store.meta.get("ts")), SHARDS: self.job.shards}
@@ -56,3 +58,4 @@ class Keyed(Live):
         meta |= pending_rejects(self.rejects, [name for report in reports for name in report.rejects_staged])
         self.store.commit({}, meta, [file for report in reports if (file := report.shard_file) is not None])
         self.store.publish_pending()
+        return events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,14 @@ from mainstem.spark import blobs
 from mainstem.spark.execute import blob_feed
 from mainstem.spark.job import Job
 from mainstem.spark.live import EMITTED, Emit, Live
+from mainstem.spark.live_inputs import Inputs
+from mainstem.spark.live_rows import LiveInput
 from mainstem.spark.parts import PartWriter
 from mainstem.spark.preprocess import TableInput, in_order, preprocess_rows, too_late
 from mainstem.spark.target import pending_rejects, rejects_stem
 from mainstem.store import DurableRun, pending
+from mainstem.store.carried import refuse_waiting
+from mainstem.windows import WINDOWS, Operators
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,19 +30,34 @@ if TYPE_CHECKING:
 class OneStage(Live):
     def __init__(
         self, job: Job, path: str, out: str | Emit, initial: Any, progress: Callable[[int], None] | None,
-        kept: Mapping[str, Any],
+        kept: Mapping[str, Any], inputs: Sequence[LiveInput] = (), idle: float | None = None,
     ) -> None:  # fmt: skip
-        """`kept`: options of the store."""
+        """`kept`: options of the store. `inputs`: those that wait for each other, if there are several."""
         self.run = DurableRun(job.program, path, initial=initial, **kept, how={"jit": job.jit})
         try:
-            super().__init__(job, self.run.store, out, progress)
+            store = self.run.store
+            self.operators = Operators.of(job.program.windows, store.meta)
+            if not inputs:
+                refuse_waiting(store.path, store.meta, "this run")
+            self.inputs = Inputs(job.program, inputs, store, idle) if inputs else None
+            super().__init__(job, store, out, progress)
         except BaseException:
             self.run.close()
             raise
 
-    def execute(self, df: DataFrame, meta: dict[str, Any]) -> None:
+    def execute(self, df: DataFrame, meta: dict[str, Any]) -> int:
         job = replace(self.job, after_ts=self.after_ts, first_seq=self.seq)
-        batch, rejects = _from_blobs(job, df) if job.program.derives else _from_rows(job, df)
+        if self.inputs is not None:
+            batch, rejects = self.inputs.take(job, df)
+            meta |= self.inputs.meta
+        else:
+            batch, rejects = _from_blobs(job, df) if job.program.derives else _from_rows(job, df)
+        events = 0 if batch is None else len(batch)
+        if batch is not None and job.program.windows:
+            batch = self.operators.step(batch, len(job.program.inputs))
+            meta[WINDOWS] = self.operators.kept()
+        elif WINDOWS in self.store.meta:
+            meta[WINDOWS] = self.store.meta[WINDOWS]
         if rejects.num_rows:
             writer = PartWriter(self.rejects, rejects_stem(self.store), REJECTS_SCHEMA)
             meta |= pending_rejects(self.rejects, _write(writer, rejects.to_batches()))
@@ -53,6 +72,9 @@ class OneStage(Live):
 
             self.run.run(batch, also)
         self.store.publish_pending()  # which waits for the commit: Spark must not note a batch that may be lost
+        if self.inputs is not None:
+            self.inputs.discard()
+        return events
 
 
 def _write(writer: PartWriter, rows: list[pa.RecordBatch]) -> list[str]:
@@ -68,7 +90,7 @@ def _from_rows(job: Job, df: DataFrame) -> tuple[EventBatch | None, pa.Table]:
     found = [too_late(job, table.slice(0, late), 0, order[:late], None)] if late else []
     rejects = Rejects()
     events = batches(
-        [TableInput(table.slice(late), None)], job.program.events, batch_size=max(1, table.num_rows),
+        [TableInput(table.slice(late), None)], job.program.inputs, batch_size=max(1, table.num_rows),
         on_bad=job.on_bad, rejects=rejects, columns=job.program.used_columns,
     )  # fmt: skip
     batch = next(events, None)

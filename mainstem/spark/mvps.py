@@ -15,20 +15,26 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.replay import RareAbort, WaveTask, wave_tasks
+from mainstem.replay.hot import HotKeys
 from mainstem.replay.ranges import Range
+from mainstem.replay.split import Split
 from mainstem.spark import blobs, mvps_tasks
 from mainstem.spark.manifest import Manifest
 from mainstem.spark.mvps_tasks import (
     Common,
     Done,
     Failed,
+    FoldDone,
+    FoldWork,
     HomeDone,
     HomeWork,
+    NotSplit,
     RangeDone,
     RangeWork,
     RareDone,
@@ -136,9 +142,11 @@ class Driver:
 
     def __init__(
         self, jobs: Jobs, common: Common, manifest: Manifest, epochs: Sequence[list[Range]], first_seq: int,
-        commit: Callable[[], None], progress: Callable[[int], None] | None,
+        commit: Callable[[], None], progress: Callable[[int], None] | None, hot: HotKeys,
     ) -> None:  # fmt: skip
         self.jobs, self.common, self.manifest, self.commit, self.progress = jobs, common, manifest, commit, progress
+        self.hot = hot
+        self.state_bytes: dict[WaveTask, int] = {}
         self.first_seq, self.count = first_seq, len(epochs)
         flow = common.flow
         self.names = [self._tables(number) for number in range(1, len(flow.waves) + 1)]
@@ -155,12 +163,33 @@ class Driver:
             try:
                 while not self.schedule.finished:
                     for cell in self.schedule.start_ready():
-                        running[pool.submit(self.jobs.run, self._what(cell), self._works(cell))] = cell
+                        running[pool.submit(self._job(cell))] = cell
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         self._take(running.pop(future), future.result())
             except BaseException:
                 self.jobs.cancel(set(running))
                 raise
+
+    def _job(self, cell: Cell) -> Callable[[], list[Done]]:
+        what, works = self._what(cell), self._works(cell)
+        split = self.hot.split(cell.epoch, cell.step) if RANGES < cell.step < self.schedule.home else None
+        if split is None:
+            return partial(self.jobs.run, what, works)
+        return partial(self._run_split, what, [work for work in works if isinstance(work, WaveWork)], split)
+
+    def _run_split(self, what: str, works: Sequence[WaveWork], split: Split) -> list[Done]:
+        """A wave with hot keys: first their totals, then all tasks; once more without splitting if that failed."""
+        ranges, carries = works[0].ranges, works[0].carries
+        folds = [FoldWork(ranges, carries, split, part) for part in range(len(split.parts))]
+        totals = {one.part: one.total for one in self.jobs.run(f"{what}: hot keys", folds) if isinstance(one, FoldDone)}
+        in_order = tuple(total for _, total in sorted(totals.items()))
+        done = self.jobs.run(what, [replace(work, split=split, totals=in_order) for work in works])
+        reports = [one.report for one in done if isinstance(one, WaveDone)]
+        if not any(report.rare or report.not_split for report in reports):
+            return done
+        why = next((report.not_split for report in reports if report.not_split), "arithmetic failed")
+        log.warning("%s runs again without splitting hot keys: %s", what, why)
+        return [NotSplit(split, why), *self.jobs.run(f"{what}, again", works)]
 
     def _what(self, cell: Cell) -> str:
         epoch = f"epoch {cell.epoch + 1} of {self.count}"
@@ -179,10 +208,9 @@ class Driver:
         if cell.step == RANGES:
             return [RangeWork(cell.epoch, number, range) for number, range in enumerate(epoch.ranges)]
         if cell.step < self.schedule.home:
-            carries, files = epoch.carries, epoch.files
-            return [
-                WaveWork(cell.epoch, task, files, carries, self.states[task]) for task in self.tasks[cell.step - 1]
-            ]
+            carries, files, watch = epoch.carries, epoch.files, self.hot.watch(cell.step)
+            tasks = self.tasks[cell.step - 1]
+            return [WaveWork(cell.epoch, task, files, carries, self.states[task], watch) for task in tasks]
         return self._home_works(cell.epoch)
 
     def _home_works(self, number: int) -> list[HomeWork]:
@@ -207,10 +235,17 @@ class Driver:
                     raise RareAbort(one.report.rare)
                 epoch.waves[one.task] = one
                 self.states[one.task] = one.state
+                self.state_bytes[one.task] = one.report.state_bytes
+            elif isinstance(one, NotSplit):
+                self.hot.failed(one.split, one.why)
             elif isinstance(one, HomeDone):
                 epoch.homes.append(one)
             elif isinstance(one, RareDone):
                 raise RareAbort(one.rare)
+        if cell.step == RANGES:
+            self.hot.routed(cell.epoch, [routed.blocks for routed in epoch.routed])
+        elif cell.step < self.schedule.home:
+            self.hot.ran(cell.epoch, cell.step, [one.report for one in done if isinstance(one, WaveDone)])
         if cell.step == self.schedule.home and self.progress is not None and epoch.events:
             self.progress(epoch.events)
         for number in self.schedule.done(cell):
@@ -218,6 +253,7 @@ class Driver:
 
     def _commit(self, number: int) -> None:
         epoch, manifest = self.epochs.pop(number), self.manifest
+        self.hot.over(number)
         totals = manifest.totals
         totals.events += epoch.events
         totals.transactions += sum(done.transactions for done in epoch.homes)

@@ -24,8 +24,11 @@ from mainstem.lang import Program
 from mainstem.lang.dataflow import Dataflow
 from mainstem.lang.tables import Failures
 from mainstem.replay import Rare, RareAbort, WaveTask, own_rows, read_state, replay_local, wave_tasks, write_state
+from mainstem.replay.hot import Balance, HotKey, HotKeys
 from mainstem.replay.keys import KeyColumns
 from mainstem.replay.ranges import RANGE_ROWS, Between, Range, check_between, cut_log
+from mainstem.replay.routing import Routing
+from mainstem.replay.warm import compile_moves
 from mainstem.spark import manifest as kept
 from mainstem.spark.job import Report
 from mainstem.spark.manifest import Manifest, Totals
@@ -101,6 +104,9 @@ class Result:
     totals: Totals
     flow: Dataflow
     restarted: str = field(default="")  # why, when an overflow made the replay start again
+    hot: tuple[HotKey, ...] = ()
+    balance: tuple[Balance, ...] = ()
+    state_bytes: int = 0  # of all tables in memory at the end
 
 
 def replay_in_stages(
@@ -238,16 +244,22 @@ class StagedReplay:
             if not manifest.states:
                 manifest.states = self._write_start(common)
             self._save(manifest)
-            self._drive(jobs, common, manifest, ranges)
+            driver = self._drive(jobs, common, manifest, ranges)
         finally:
             jobs.close()
         files = self.target.finish([self._report(common, manifest)], manifest.id)
-        return Result(files, _sum(manifest), flow)
+        size, hot = sum(driver.state_bytes.values()), driver.hot
+        return Result(files, _sum(manifest), flow, hot=hot.report(), balance=hot.balance(), state_bytes=size)
 
-    def _drive(self, jobs: Jobs, common: Common, manifest: Manifest, ranges: Sequence[Range]) -> None:
+    def _drive(self, jobs: Jobs, common: Common, manifest: Manifest, ranges: Sequence[Range]) -> Driver:
         epochs = gather_epochs(ranges, manifest.epoch_rows)
         first_seq = self.target.first_seq
-        Driver(jobs, common, manifest, epochs, first_seq, lambda: self._save(manifest), self.progress).run()
+        start = None if manifest.done else (self.target.start or {})
+        hot = HotKeys(common.flow, common.shards, start, first=manifest.done)
+        save = lambda: self._save(manifest)
+        driver = Driver(jobs, common, manifest, epochs, first_seq, save, self.progress, hot)
+        driver.run()
+        return driver
 
     def _save(self, manifest: Manifest) -> None:
         manifest.save(self.exchange)
@@ -332,6 +344,7 @@ def _compile(flow: Dataflow, shards: int, jit: bool) -> None:
     programs += [(program, "serial") for program in (*keys, *(home.program for home in flow.homes))]
     for program, engine in programs:
         make_executor(program, State({table.name: table for table in program.tables}), engine, jit=jit)
+    compile_moves(Routing(flow, shards).shard_dtype)  # those that hot keys need, too
     with tempfile.TemporaryDirectory(prefix="mainstem-compile-") as folder, suppress(RareAbort):
         replay_local(flow, [[_one_of_each(flow.program)]], shards=shards, epoch=1, folder=Path(folder), jit=jit)
 

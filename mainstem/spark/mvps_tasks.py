@@ -10,8 +10,8 @@ from __future__ import annotations
 import atexit
 import gc
 import secrets
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,14 @@ from mainstem.gate.files import FileInput
 from mainstem.gate.rejects import SCHEMA as REJECTS_SCHEMA
 from mainstem.gate.validate import OnBad
 from mainstem.lang.dataflow import Dataflow
+from mainstem.replay import kept
+from mainstem.replay.fold import fold_part
 from mainstem.replay.home import run_home
-from mainstem.replay.jobs import HomeJob, RangeBlocks, Rare, RareAbort, WaveJob, WaveReport, WaveTask
+from mainstem.replay.jobs import FoldJob, HomeJob, RangeBlocks, Rare, RareAbort, WaveJob, WaveReport, WaveTask
 from mainstem.replay.ranges import Between, Range, read_range
 from mainstem.replay.router import route_range
 from mainstem.replay.routing import Routing
+from mainstem.replay.split import Key, Split, Total
 from mainstem.replay.spool import spool
 from mainstem.replay.wave import run_wave
 from mainstem.spark import blobs
@@ -98,6 +101,31 @@ class WaveWork:
     ranges: tuple[Path, ...]
     carries: tuple[Path, ...]
     state: Path | None
+    watch: Mapping[int, tuple[Key, ...]] = field(default_factory=dict)
+    split: Split | None = None
+    totals: tuple[Total, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoldWork:
+    ranges: tuple[Path, ...]
+    carries: tuple[Path, ...]
+    split: Split
+    part: int
+
+
+@dataclass(frozen=True)
+class FoldDone:
+    part: int
+    total: Total
+
+
+@dataclass(frozen=True)
+class NotSplit:
+    """A wave has run again without its split: what parts did was not what one task would have done."""
+
+    split: Split
+    why: str
 
 
 @dataclass(frozen=True)
@@ -139,8 +167,8 @@ class Failed:
     error: bytes
 
 
-Work = SpoolWork | RangeWork | WaveWork | HomeWork
-Done = SpoolDone | RangeDone | WaveDone | HomeDone | RareDone | Failed
+Work = SpoolWork | RangeWork | FoldWork | WaveWork | HomeWork
+Done = SpoolDone | RangeDone | FoldDone | WaveDone | NotSplit | HomeDone | RareDone | Failed
 
 
 def perform(shared: Broadcast[bytes], works: Iterable[Work]) -> Iterator[Done]:
@@ -151,6 +179,7 @@ def perform(shared: Broadcast[bytes], works: Iterable[Work]) -> Iterator[Done]:
             yield do(common, work)
         except REPORTED as error:
             yield failed(error)
+    kept.drop_lost()
     _settle()
 
 
@@ -191,6 +220,8 @@ def do(common: Common, work: Work) -> Done:
         return spool_path(common, work)
     if isinstance(work, RangeWork):
         return range_task(common, work)
+    if isinstance(work, FoldWork):
+        return fold_task(common, work)
     if isinstance(work, WaveWork):
         return wave_task(common, work)
     return home_task(common, work)
@@ -241,10 +272,16 @@ def wave_task(common: Common, work: WaveWork) -> WaveDone:
     carry, state = common.new_file(f"carry-{name}"), common.new_file(f"state-{name}")
     report = run_wave(
         WaveJob(
-            common.flow, work.task, common.shards, work.ranges, work.carries, work.state, carry, state, common.jit
+            common.flow, work.task, common.shards, work.ranges, work.carries, work.state, carry, state, common.jit,
+            split=work.split, totals=work.totals, watch=work.watch,
         )
-    )
+    )  # fmt: skip
     return WaveDone(work.task, report, carry, state)
+
+
+def fold_task(common: Common, work: FoldWork) -> FoldDone:
+    job = FoldJob(common.flow, common.shards, work.ranges, work.carries, work.split, work.part, common.jit)
+    return FoldDone(work.part, fold_part(job))
 
 
 def name_of(task: WaveTask) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mainstem.errors import InputError, SparkError
+from mainstem.jit import JIT_ENABLED
 from mainstem.lang import Program
 from mainstem.spark.session import register
 from mainstem.spark.sources import CLASSIC_ONLY, local_path
-from mainstem.state import JIT_ENABLED, State
+from mainstem.state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -50,7 +50,9 @@ def choose(
     staged = why_not_staged(program, sources, flow)
     if asked == "mvps" or (needs and asked == "auto"):
         if staged:
-            raise SparkError(f"plan='mvps' is not possible: {staged}\n  use another plan")
+            given = "plan='mvps'" if asked == "mvps" else f"{needs[0]}= is for plan='mvps', which"
+            why = f"{given} is not possible for app {program.name}: {staged}"
+            raise SparkError(f"{why}\n  use plan='auto', 'fused' or 'one_stage'")
         return Choice("mvps", "asked for" if asked == "mvps" else f"{needs[0]}= was given")
     if needs:
         raise SparkError(f"{needs[0]}= is for plan='mvps', not for plan={asked!r}\n  leave out one of them")
@@ -62,19 +64,21 @@ def choose(
             "  pass its path, or use plan='one_stage'"
         )
     if asked == "keyed" and keyed:
-        raise SparkError(f"plan='keyed' is not possible: {keyed}\n  use plan='one_stage'")
+        raise SparkError(f"plan='keyed' is not possible for app {program.name}: {keyed}\n  use plan='one_stage'")
     if asked != "auto":
         return Choice(asked, "asked for")
     alone = "" if frames else why_one_task(program, partitions, derive_ns)
+    windows = f"; {why_one_order(program)}" if program.windows else ""
     if alone:
-        return Choice("fused", alone)
+        return Choice("fused", alone + windows)
     pays = "" if staged or flow is None or not now else why_staged_pays(program, flow, partitions)
     if pays and keyed:
         return Choice("mvps", pays)
     if not frames and not program.derives:
         return Choice(
             "fused",
-            "the inputs are files and there are no derive functions: moving events costs more than running them",
+            "the inputs are files and there are no derive functions: moving events costs more than running them"
+            + windows,
         )
     if program.derives and not keyed and partitions > 1:
         return Choice("keyed", "derive functions run in parallel, and every event touches one key")
@@ -82,8 +86,18 @@ def choose(
     return Choice("one_stage", f"{why}; {keyed or 'one state task keeps up with the tasks that feed it'}")
 
 
+def why_one_order(program: Program) -> str:
+    """Why neither shards nor stages, which see some of the events only; empty when there are no windows."""
+    if not program.windows:
+        return ""
+    names = ", ".join(window.name for window in program.windows)
+    return f"it has windows ({names}), which close between events of one order, in one task"
+
+
 def why_not_keyed(program: Program) -> str:
     """Empty when the keyed plan is legal."""
+    if program.windows:
+        return why_one_order(program)
     if program.keyed is None:
         return "some event touches more than one key, or a key that is not a plain column of the event"
     return ""
@@ -91,6 +105,8 @@ def why_not_keyed(program: Program) -> str:
 
 def why_not_staged(program: Program, sources: Sequence[Source], flow: Dataflow | None) -> str:
     """Empty when a staged replay is legal."""
+    if program.windows:
+        return why_one_order(program)
     if flow is None:
         return "the stages of a program are found from its functions, so only app.replay knows them"
     why = why_not_spooled(program)

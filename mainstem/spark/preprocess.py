@@ -65,7 +65,7 @@ class Packer:
     def __init__(self, job: Job, source: int, part: int) -> None:
         self.job, self.source, self.part = job, source, part
         self._chunk = 0
-        self._used = [frozenset(job.program.used_columns[event.name]) for event in job.program.events]
+        self._used = [frozenset(job.program.used_columns[event.name]) for event in job.program.inputs]
 
     def pack_all(self, rows: Input, row_of: RowOf) -> Iterator[pa.RecordBatch]:
         """All events of an input and its rejected rows; `row_of` maps rows of the input to rows of the source."""
@@ -73,7 +73,7 @@ class Packer:
         # Inputs before this one are other tasks' work; empty ones in their places keep the numbers right.
         inputs = [*(NoInput() for _ in range(self.source)), rows]
         stream = batches(
-            inputs, program.events, batch_size=CHUNK_ROWS, on_bad=self.job.on_bad, rejects=rejects,
+            inputs, program.inputs, batch_size=CHUNK_ROWS, on_bad=self.job.on_bad, rejects=rejects,
             derives=program.derives, columns=program.used_columns,
         )  # fmt: skip
         for batch in stream:
@@ -108,7 +108,7 @@ class Packer:
         keyed = self.job.program.keyed
         assert keyed is not None
         shard = np.empty(len(chunk.kind), np.int64)
-        for k, event in enumerate(self.job.program.events):
+        for k, event in enumerate(self.job.program.inputs):
             own = chunk.kind == k
             if own.any():
                 shard[own] = shards_of([chunk.columns[k][name] for name in keyed[event.name]], self.job.shards)

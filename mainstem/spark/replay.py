@@ -16,6 +16,7 @@ from mainstem.errors import InputError
 from mainstem.gate.validate import check_on_bad
 from mainstem.lang import Program
 from mainstem.replay.footers import read_footers
+from mainstem.replay.hot import Balance, HotKey
 from mainstem.replay.ranges import check_between
 from mainstem.replay.sharding import shards_of
 from mainstem.spark import blobs, execute, options
@@ -51,6 +52,9 @@ class ReplayInfo:
     rejected: int | None = None
     stages: tuple[str, ...] = ()  # of a staged replay, for people
     waves: int = 0
+    hot_keys: tuple[HotKey, ...] = ()  # of a staged replay: keys with a large share, whether they were split, and why
+    balance: tuple[Balance, ...] = ()  # of a staged replay: how full the fullest task of each wave was
+    state_bytes: int = 0  # of a staged replay: its tables in the memory of tasks at the end
 
 
 def replay(
@@ -67,6 +71,7 @@ def replay(
     on_bad: Literal["raise", "reject"] = "raise",
     jit: bool | None = None,
     progress: Callable[[int], None] | None = None,
+    complete: bool | None = None,
     between: tuple[int | None, int | None] | None = None,
     resume: bool | None = None,
     exchange: str | Path | None = None,
@@ -87,6 +92,8 @@ def replay(
 
     `plan` forces a plan; `replay_info(df)` tells which one ran and why. `partitions`: parallel tasks, and the shards of
     a keyed or staged plan. `batch`: events per kernel call. `progress` is called with the number of events newly done.
+    `complete`: whether windows that are open at the end of the log close there; left out, they do unless `state` keeps
+    them for later events.
 
     A staged replay (`plan="mvps"`) runs now, also without `out` and `state`, and has options of its own.
     `between=(from, to)`: only events with `from <= ts < to`; None for no bound. It keeps what its jobs exchange, and a
@@ -97,14 +104,15 @@ def replay(
     """
     options.check_session(spark)
     check_program(program)
-    sources = sources_of(events, program.events, streaming=False)
+    sources = sources_of(events, program.inputs, streaming=False)
     check_on_bad(on_bad)
     out_path, state_path = options.folder("out", out), options.folder("state", state)
     tables = options.check_initial(program, initial)
     count = options.positive("partitions", partitions, options.default_partitions(spark))
     if progress is not None and not callable(progress):
         raise InputError(f"progress={progress!r}\n  pass a function that takes the number of events newly done")
-    flow = flows("rare") if flows is not None and plan in ("auto", "mvps") else None
+    staging = plan in ("auto", "mvps") and not program.windows
+    flow = flows("rare") if flows is not None and staging else None
     own = {
         "between": between, "resume": resume, "exchange": exchange, "range_rows": range_rows, "epoch_rows": epoch_rows
     }  # fmt: skip
@@ -125,7 +133,8 @@ def replay(
         return _in_stages(spark, choice, result)
     compile_program(program, options.chosen_jit(jit))
     job = Job(program, options.positive("batch", batch, BATCH), on_bad, options.chosen_jit(jit))
-    job = replace(job, shards=count if choice.plan == "keyed" else 0)
+    complete = state_path is None if complete is None else complete
+    job = replace(job, shards=count if choice.plan == "keyed" else 0, complete=complete)
     pipeline = Pipeline(spark, sources, choice, count)
     if out_path is None and state_path is None:
         _check_rejects(on_bad, out_path, state_path)
@@ -161,7 +170,8 @@ def _in_stages(spark: SparkSession, choice: Choice, result: Result) -> DataFrame
     reason = f"{choice.reason}; it started again, because {result.restarted}" if result.restarted else choice.reason
     info = ReplayInfo(
         choice.plan, reason, totals.events, totals.transactions, totals.aborted, totals.rejected,
-        describe_stages(flow), len(flow.waves),
+        describe_stages(flow), len(flow.waves), result.hot, result.balance,
+        result.state_bytes,
     )  # fmt: skip
     return _with_info(read_outputs(spark, flow.program, result.files), info)
 
@@ -186,14 +196,14 @@ def _run_now(
 ) -> DataFrame:
     job = replace(
         job, out=str(target.out), rejects=str(target.rejects), rejects_stem=target.rejects_stem,
-        state=target.state, shard_files=target.shard_files,
+        state=target.state, shard_files=target.shard_files, windows=target.windows,
         first_seq=target.first_seq, after_ts=target.after_ts, stem=f"part-{target.first_seq:020d}",
     )  # fmt: skip
     with Watch(progress) as watch:
         job = replace(_with_start(pipeline.spark, job, target.start), progress=watch.folder)
         reports = pipeline.reports(job)
         check_reports(reports)
-        events = max((report.events for report in reports), default=0)
+        events = max((report.events - report.closed for report in reports), default=0)
         watch.finish(events)
     if job.start is not None:
         job.start.destroy()

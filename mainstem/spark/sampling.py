@@ -20,14 +20,14 @@ def derive_ns(program: Program, inputs: Any) -> float:
     A log that can't be read, or events that break a derive function, are for the replay itself to complain about.
     """
     try:
-        stream, _ = open_events(inputs, program.events, batch_size=SAMPLE, on_bad="reject")
+        stream, _ = open_events(inputs, program.inputs, batch_size=SAMPLE, on_bad="reject")
         batch = next(iter(stream), None)
         if batch is None or not len(batch):
             return 0.0
         seconds = []
         for _ in range(2):  # the first time also loads and compiles what the functions use
             start = time.process_time()
-            with_derived(batch, program.events, program.derives)
+            with_derived(batch, program.inputs, program.derives)
             seconds.append(time.process_time() - start)
     except MainstemError:
         return 0.0

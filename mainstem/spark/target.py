@@ -32,8 +32,10 @@ from mainstem.store import (
     read_shard_files,
     write_shard_file,
 )  # fmt: skip
+from mainstem.store.carried import refuse_waiting
 from mainstem.store.layout import Layout
 from mainstem.store.partitions import SHARDS, gather, load_state, scatter, shard_count
+from mainstem.windows import WINDOWS
 
 REPLAY = "replay"
 """Key of a commit's meta: which replay it ended."""
@@ -50,6 +52,7 @@ class Folder:
 
     first_seq, after_ts = 0, INT64_MIN
     state: str | None = None
+    windows: dict[str, Any] | None = None
     rejects_stem = "part"
 
     def __init__(self, out: str, initial: Tables | None, kept: Collection[str] | None = None) -> None:
@@ -90,6 +93,7 @@ class StoreTarget:
     ) -> None:  # fmt: skip
         self.store, self.state, self.shards = store, path, shards
         self.kept = set(kept)
+        refuse_waiting(store.path, store.meta, "a replay")
         self.out = Path(out) if out is not None else Path(path) / "outputs"
         self.rejects = Path(path) / "rejects"
         store.publish_pending()
@@ -100,6 +104,7 @@ class StoreTarget:
         self.first_seq = int(store.meta.get("seq", 0))
         last = store.meta.get("ts")
         self.after_ts = INT64_MIN if last is None else int(last)
+        self.windows = store.meta
         self.rejects_stem = rejects_stem(store)
         self.shard_files = store.shard_files
         self.start = None if shards else _tables(program, store)
@@ -125,6 +130,8 @@ class StoreTarget:
         meta: dict[str, Any] = {"seq": self.first_seq + events, "ts": max(times, default=self.store.meta.get("ts"))}
         if self.shards:
             meta[SHARDS] = self.shards
+        if reports and reports[0].windows is not None:  # one task has seen all events
+            meta[WINDOWS] = reports[0].windows
         if QUERIES in self.store.meta:  # live runs on this state must still know what they have done
             meta[QUERIES] = self.store.meta[QUERIES]
         meta |= pending(self.out, [staged for report in reports for staged in report.staged])

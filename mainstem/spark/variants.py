@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from mainstem.errors import InputError
 from mainstem.gate.validate import check_on_bad
+from mainstem.lang import Program
 from mainstem.spark import options
 from mainstem.spark.compare import Replays
 from mainstem.spark.mvps_replay import Flows, Folders, replay_in_stages
 from mainstem.spark.mvps_tasks import variant_prefix
 from mainstem.spark.plan import why_not_staged
-from mainstem.spark.replay import read_outputs, staged_options
+from mainstem.spark.replay import read_outputs, replay, staged_options
 from mainstem.spark.sources import sources_of
 
 if TYPE_CHECKING:
@@ -68,4 +69,22 @@ def replay_variants(
         prefix = variant_prefix(number, len(homes))
         own = [file for file in result.files if file.name.startswith(prefix)]
         frames[name] = read_outputs(spark, home.program, own, prefix)
+    return Replays(frames)
+
+
+def replay_one_by_one(
+    programs: Mapping[str, Program], spark: SparkSession, events: Any, *, out: str | Path | None = None,
+    state: None = None, **how: Any,
+) -> Replays:  # fmt: skip
+    """Variants with windows, which have no stages to share: each replays the log by itself, as `replay` does.
+
+    Output files of variant n are in the folder `vNN` of `out`.
+    """
+    if state is not None:
+        raise InputError("variants have no state=: they would share it\n  pass out=, or replay one of them")
+    folder = options.folder("out", out)
+    frames = {}
+    for number, (name, program) in enumerate(programs.items()):
+        own = None if folder is None else Path(folder) / f"v{number:02d}"
+        frames[name] = replay(program, spark, events, out=own, **how)
     return Replays(frames)

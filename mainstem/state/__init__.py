@@ -1,34 +1,27 @@
 """Tables in memory: key index, records, string pools; export, digest and hash of their content."""
 
-from mainstem.jit import JIT_ENABLED, cache_folder, cache_here, compile_kernel, inlined, kernel, plain
 from mainstem.state.digest import Digest, digest
 from mainstem.state.entries import entries
 from mainstem.state.hashing import stable_hash
 from mainstem.state.index import KeyIndex, probe1, probe2, probe3, probe4
 from mainstem.state.pool import StringPool
 from mainstem.state.state import State
-from mainstem.state.table import DELETED, TableState, key_order
+from mainstem.state.table import DELETED, TableState, key_order, words
 
 __all__ = [
     "DELETED",
-    "JIT_ENABLED",
     "Digest",
     "KeyIndex",
     "State",
     "StringPool",
     "TableState",
-    "cache_folder",
-    "cache_here",
-    "compile_kernel",
     "digest",
     "entries",
-    "inlined",
-    "kernel",
     "key_order",
-    "plain",
     "probe1",
     "probe2",
     "probe3",
     "probe4",
     "stable_hash",
+    "words",
 ]

@@ -88,7 +88,7 @@ class Columns:
     def key_component(self, value: Any, type_: Type, where: str) -> int | None:
         """A Python key (or part of one) to its int64 component; None when no row can have it."""
         if type_.base == "datetime" and type(value) is int:
-            return value
+            return value if INT64_MIN <= value <= INT64_MAX else None
         if isinstance(value, np.generic):
             value = value.item()
         self._check_python(value, type_, where)

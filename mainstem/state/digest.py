@@ -56,6 +56,8 @@ class _ColumnHasher:
     def update(self, array: pa.Array) -> None:
         if pt.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if pt.is_string_view(array.type) or pt.is_binary_view(array.type):  # Arrow can't drop nulls of these
+            array = array.cast(pa.large_string() if is_text(array.type) else pa.large_binary())
         if array.null_count:
             at = np.flatnonzero(valid_flags(array) == 0)
             self._nulls.update((self._rows + at).astype("<i8").tobytes())
@@ -100,7 +102,18 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _plain_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pt.is_dictionary(type_) else type_
+    """The type without how it is encoded: text is text, be its offsets wide, its values views or codes."""
+    if pt.is_dictionary(type_):
+        return _plain_type(type_.value_type)
+    if is_text(type_):
+        return pa.string()
+    if is_bytes(type_):
+        return pa.binary()
+    if pt.is_fixed_size_list(type_):
+        return pa.list_(_plain_type(type_.value_type), type_.list_size)
+    if _is_list(type_):
+        return pa.list_(_plain_type(type_.value_type))
+    return type_
 
 
 def _put_text(total: hashlib.blake2b, text: str) -> None:

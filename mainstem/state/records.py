@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mainstem.state.table import TableState
 
 Row = dict[str, Any]
+Decode = Callable[[Any], Any]
+Decoders = list[tuple[str, Decode]]
 _MANY = 8  # keys from which looking them up together pays
 _CODES_MAX = _VALUES_MAX = 65_536  # strings that are remembered: the pool's way there costs more than all the rest
 
@@ -30,19 +32,20 @@ class RecordReader:
     def __init__(self, table: TableState, columns: Columns) -> None:
         self._table, self._index, self._schema, self._columns = table, table.index, table.schema, columns
         self._names = tuple(field.name for field in self._schema.fields)
-        decoders = [(field.name, self._decoder(field.type)) for field in self._schema.fields]
-        self._decoders = [(name, decode) for name, decode in decoders if decode is not None]
+        self._decoders = self._prepared(times=True)
+        self._decoders_seen = self._prepared(times=False)
         self._is_int = self._schema.scalar_key and self._schema.key[0].base == "int"
         self._codes: dict[str, dict[Any, int]] = {"str": {}, "bytes": {}}
 
     def get(self, key: Any) -> Row | None:
         """The fields of a row; None when it is missing."""
-        if self._is_int and type(key) is int:
-            direct = self._index.direct
-            row = direct.item(key) - 1 if 0 <= key < len(direct) else self._find_int(key)
-        else:
-            row = self._find(key)
-        return None if row < 0 else self._decoded(self._table.rows.item(row))
+        row = self._row(key)
+        return None if row < 0 else self._decoded(self._table.rows.item(row), self._decoders)
+
+    def seen(self, key: Any) -> Row | None:
+        """The fields of a row as functions see them: times are integers, arrays tuples."""
+        row = self._row(key)
+        return None if row < 0 else self._decoded(self._table.rows.item(row), self._decoders_seen)
 
     def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
         """`get` of every key, in their order, at a fraction of the cost."""
@@ -50,27 +53,51 @@ class RecordReader:
             return [self.get(key) for key in keys]
         rows = self._find_many(keys)
         records = self._table.rows[rows].tolist()
-        decoded = self._decoded
-        return [None if row < 0 else decoded(record) for row, record in zip(rows.tolist(), records, strict=True)]
+        decoded, decoders = self._decoded, self._decoders
+        found = zip(rows.tolist(), records, strict=True)
+        return [None if row < 0 else decoded(record, decoders) for row, record in found]
 
-    def _decoded(self, record: tuple[Any, ...]) -> Row | None:
+    def _decoded(self, record: tuple[Any, ...], decoders: Decoders) -> Row | None:
         if not record[0]:
             return None
         row = dict(zip(self._names, record[1:]))  # noqa: B905  both come from one dtype, and checking takes time
-        for name, decode in self._decoders:
+        for name, decode in decoders:
             row[name] = decode(row[name])
         return row
 
-    def _decoder(self, type_: Type) -> Callable[[Any], Any] | None:
+    def _prepared(self, times: bool) -> Decoders:
+        """How fields become Python values; without `times`, as functions see them."""
+        found = []
+        for field in self._schema.fields:
+            where = f"{self._schema.name}.{field.name}"
+            decode = self._decoder(field.type, where) if times else self._seen_decoder(field.type)
+            if decode is not None:
+                found.append((field.name, decode))
+        return found
+
+    def _decoder(self, type_: Type, where: str) -> Decode | None:
         """From what a record holds to the Python value; None when it is that already."""
         if type_.length:
-            one = self._decoder(Type(type_.base))
+            one = self._decoder(Type(type_.base), where)
             return (lambda values: values.tolist()) if one is None else lambda values: [one(v) for v in values.tolist()]
         if type_.pooled:
             return lru_cache(_VALUES_MAX)(self._columns.pool(type_).value)  # a code never changes its value
         if type_.base == "datetime":
-            return lambda value: EPOCH + datetime.timedelta(microseconds=value)
+            return lambda value: _time(value, where)
         return bool if type_.base == "bool" else None
+
+    def _seen_decoder(self, type_: Type) -> Decode | None:
+        decode = None if type_.base == "datetime" else self._decoder(Type(type_.base), "")
+        if not type_.length:
+            return decode
+        return (lambda values: tuple(values.tolist())) if decode is None else lambda v: tuple(map(decode, v.tolist()))
+
+    def _row(self, key: Any) -> int:
+        """The row of a key, -1 when there is none."""
+        if self._is_int and type(key) is int:
+            direct = self._index.direct
+            return direct.item(key) - 1 if 0 <= key < len(direct) else self._find_int(key)
+        return self._find(key)
 
     def _find_int(self, key: int) -> int:
         inside = INT64_MIN <= key <= INT64_MAX
@@ -126,6 +153,16 @@ class RecordReader:
         if pool is not None and all(type(value) is pool.kind and _is_storable(value) for value in values):
             return pool.find(pa.array(values, pa.large_string() if pool.kind is str else pa.large_binary()))
         return None
+
+
+def _time(microseconds: int, where: str) -> datetime.datetime:
+    try:
+        return EPOCH + datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise InputError(
+            f"{where} is {microseconds} microseconds after 1970, which Python's datetime can't hold (years 1 to 9999)\n"
+            "  read the table as Arrow columns: ms.open(dir).table(name), with cast(pa.int64()) of the field"
+        ) from None
 
 
 def _is_storable(value: Any) -> bool:

@@ -45,7 +45,7 @@ class TableState:
         while size < self.index.count:
             size *= 2
         rows = self._defaults(size, start=len(self.rows))
-        _words(rows)[: len(self.rows)] = _words(self.rows)
+        words(rows)[: len(self.rows)] = words(self.rows)
         self.rows = rows
 
     def resolve(self, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
@@ -59,6 +59,10 @@ class TableState:
     def get(self, key: Any) -> dict[str, Any] | None:
         """The fields of a row as Python values; None when it is missing."""
         return self._reader.get(key)
+
+    def seen(self, key: Any) -> dict[str, Any] | None:
+        """`get` as functions see it: times are integers, arrays tuples."""
+        return self._reader.seen(key)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """`get` of every key, in their order."""
@@ -124,9 +128,9 @@ class TableState:
         """`size` records, the defaults from `start` on; zeros come from the system without being written."""
         rows = np.zeros(size, self.schema.row_dtype)
         if not self._zero_default:
-            block = np.repeat(_words(self.default_row), _FILL_ROWS, axis=0)
+            block = np.repeat(words(self.default_row), _FILL_ROWS, axis=0)
             for at in range(start, size, _FILL_ROWS):
-                _words(rows)[at : at + _FILL_ROWS] = block[: size - at]
+                words(rows)[at : at + _FILL_ROWS] = block[: size - at]
         return rows
 
     def _deleted_flags(self, table: pa.Table) -> np.ndarray:
@@ -164,7 +168,7 @@ def key_order(keys: Sequence[pa.Array]) -> np.ndarray:
     return order.to_numpy()
 
 
-def _words(rows: np.ndarray) -> np.ndarray:
+def words(rows: np.ndarray) -> np.ndarray:
     """Records as rows of plain integers: NumPy copies those at memory speed, but records field by field."""
     unit = np.int64 if rows.dtype.itemsize % 8 == 0 else np.uint8
-    return rows.view(unit).reshape(len(rows), -1)
+    return rows.view(unit).reshape(len(rows), rows.dtype.itemsize // np.dtype(unit).itemsize)

@@ -32,7 +32,10 @@ _REMEDIES = {
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """The error that a user sees for a failed system call."""
     remedy = _REMEDIES.get(error.errno or 0, "see the system's message")
-    return StoreError(f"can't {action} {path}: {error.strerror or error}\n  {remedy}")
+    named = error.filename
+    inside = isinstance(named, (str, os.PathLike)) and Path(named) != path and Path(named).is_relative_to(path)
+    where = f" ({named})" if inside else ""
+    return StoreError(f"can't {action} {path}: {error.strerror or error}{where}\n  {remedy}")
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from mainstem.errors import InputError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.store.outputs import Output, discard_staged, pending
+from mainstem.store.lock import FolderLock
+from mainstem.store.outputs import Output, discard_staged, hold_folder, pending
 from mainstem.store.parquet import write_outputs
 from mainstem.store.partitions import gather, load_state
 from mainstem.store.recovery import Told
@@ -42,7 +43,10 @@ class DurableRun:
     ) -> None:  # fmt: skip
         schemas = {t.name: t for t in program.tables}
         self.store, self.out = Store.open(path, schemas, durability=durability, keep=keep, told=told), out
+        self._folder: FolderLock | None = None
         try:
+            if out is not None:
+                self._folder = hold_folder(Path(out), self.store.path, self.store.meta)
             self.state = load_state(self.store, State(schemas))
             self.store.publish_pending()
             gather(self.store, self.state)
@@ -50,10 +54,12 @@ class DurableRun:
                 discard_staged(out)
             if self.store.epoch == 0 and initial:
                 self.state.load(initial)
-                self.store.commit(dict(initial), {"seq": 0, "ts": None})
+            # What the engine refuses is refused before anything is committed.
             self.executor = make_executor(program, self.state, track=True, **how)
+            if self.store.epoch == 0 and initial:
+                self.store.commit(dict(initial), {"seq": 0, "ts": None})
         except BaseException:
-            self.store.close()
+            self.close()
             raise
 
     @property
@@ -92,7 +98,11 @@ class DurableRun:
         self.store.flush()
 
     def close(self) -> None:
-        self.store.close()
+        try:
+            self.store.close()
+        finally:
+            if self._folder is not None:
+                self._folder.release()
 
     def __enter__(self) -> DurableRun:
         return self

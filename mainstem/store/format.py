@@ -62,7 +62,7 @@ def create_format(layout: Layout, schemas: Iterable[TableSchema]) -> Format:
 
     The caller syncs the directory before anything is committed.
     """
-    if _has_data(layout):
+    if has_commits(layout):
         raise CorruptError(f"{layout.format} is missing, but the directory holds data\n  {frame.REMEDY}")
     for folder in (layout.log, layout.snapshots, layout.shards):
         make_directory(folder)
@@ -102,15 +102,15 @@ def _write(layout: Layout, made: Format, step: str) -> None:
 
 
 def _not_a_store(layout: Layout) -> StoreError:
-    if layout.path.is_dir() and _has_data(layout):
+    if layout.path.is_dir() and has_commits(layout):
         return CorruptError(f"{layout.format} is missing, but the directory holds data\n  {frame.REMEDY}")
-    what = "has no file FORMAT" if layout.path.is_dir() else "is not a directory"
+    what = "has no file FORMAT" if layout.path.is_dir() else "is a file" if layout.path.exists() else "does not exist"
     return StoreError(
         f"{layout.path} is not a Mainstem directory: it {what}\n"
         "  give the directory that was passed as `state=` to app.run or app.stream"
     )
 
 
-def _has_data(layout: Layout) -> bool:
-    """Whether a directory without a format file was a store once. Creation leaves at most an empty segment behind."""
+def has_commits(layout: Layout) -> bool:
+    """Whether a directory is, or without a format file once was, more than a new store, which has an empty segment."""
     return bool(layout.snapshot_epochs()) or any(layout.segment(n).stat().st_size for n in layout.segment_epochs())

@@ -6,6 +6,7 @@
     snapshots/<epoch>.snap        the whole state after a commit
     snapshots/<since>-<epoch>.inc   what changed after one commit up to another
     shards/<shard>/<name>.shard   parts of the state, written by parallel tasks
+    carried/.<name>.staged        events of several live inputs that wait for each other
 
 Anything else in the directory is left alone.
 """
@@ -44,6 +45,10 @@ class Layout:
     @property
     def shards(self) -> Path:
         return self.path / "shards"
+
+    @property
+    def carried(self) -> Path:
+        return self.path / "carried"
 
     def segment(self, first: int) -> Path:
         return self.log / f"{first:020d}.wal"

@@ -22,11 +22,43 @@ _NOTE_CRC = struct.Struct("<I")
 _NOTE_AT = 32  # behind the pid (20 bytes and a line break) and the time of opening (10 and one)
 
 
-class WriterLock:
+class _Lock:
     """Held until `release` or the end of the process; not inherited by its children."""
 
-    def __init__(self, path: Path) -> None:
+    _fd = -1
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
         self._fd = -1
+
+    def __del__(self) -> None:
+        """What nobody holds any more must not block others."""
+        self.release()
+
+
+class FolderLock(_Lock):
+    """A folder of outputs while a run writes there: a second run would take hidden files of the first for left-overs,
+    and give its own files the same names."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise LockedError(
+                f"{path} gets the outputs of another run right now\n  wait for its end, or choose another folder"
+            ) from None
+        except OSError:
+            pass  # some network file systems lock files only; what one run left there is still told from another's
+        _held.add(self)
+
+
+class WriterLock(_Lock):
+    """The one writer of a directory of state."""
+
+    def __init__(self, path: Path) -> None:
         self.pid = os.getpid()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -49,15 +81,6 @@ class WriterLock:
         note = _NOTE.pack(store, epoch)
         with suppress(OSError):
             os.pwrite(self._fd, note + _NOTE_CRC.pack(zlib.crc32(note)), _NOTE_AT)
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
-
-    def __del__(self) -> None:
-        """A store that nobody holds any more must not block the directory."""
-        self.release()
 
 
 @dataclass(frozen=True)
@@ -141,7 +164,7 @@ def _locked(path: Path, holder: str, error: OSError) -> LockedError:
 
 
 # A forked child would keep the lock alive after the writer has died.
-_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+_held: weakref.WeakSet[_Lock] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:

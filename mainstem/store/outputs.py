@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mainstem.errors import StoreError
+from mainstem.errors import InputError, StoreError
 from mainstem.store import crash
 from mainstem.store.disk import disk, make_directory, remove, sync_directory
+from mainstem.store.lock import FolderLock
 
 META_KEY, REJECTS_KEY, EMITTED_KEY = "outputs", "rejects", "emitted"
 _STAGED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.staged")
@@ -97,6 +98,26 @@ def publish_pending(meta: Mapping[str, Any]) -> list[Path]:
     """Publish what a commit names and a crash may have left hidden; the final names of outputs."""
     publish_all(_named(meta, REJECTS_KEY))
     return publish_all(_named(meta, META_KEY))
+
+
+def hold_folder(directory: Path, store: Path | None = None, meta: Mapping[str, Any] | None = None) -> FolderLock:
+    """Make a folder for the outputs of one run, and keep other runs away until the lock is released.
+
+    Refuses one with outputs, unless they are of the state that goes on: the last commit of the `store`, its `meta`,
+    names the folder, or it lies within. Of two runs in one folder one would overwrite the files of the other.
+    """
+    with disk("write", directory):
+        make_directory(directory)
+        lock = FolderLock(directory)
+    folder, named = directory.absolute(), (meta or {}).get(META_KEY, {}).get("directory")
+    ours = named == str(folder) or (store is not None and folder.is_relative_to(store.absolute()))
+    if not ours and any(directory.glob("part-*.parquet")):
+        lock.release()
+        last = "" if store is None else f": the last commit of {store} put its outputs into {named or 'no folder'}"
+        raise InputError(
+            f"out={str(directory)!r} holds outputs of another run{last}\n  choose an empty folder, or remove its files"
+        )
+    return lock
 
 
 def discard_staged(directory: str | Path, keep: Collection[str] = ()) -> None:

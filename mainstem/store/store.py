@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,7 @@ from mainstem.store import crash, payload
 from mainstem.store.disk import disk, make_directory, sync_directory
 from mainstem.store.format import Format, create_format, evolved, read_format, replace_format
 from mainstem.store.layout import Layout
+from mainstem.store.lending import ask_back
 from mainstem.store.lock import WriterLock
 from mainstem.store.log import LogWriter
 from mainstem.store.outputs import Output, publish_pending
@@ -50,6 +51,7 @@ class Store:
         self._epoch, self._meta, self._shards = found.epoch, found.meta, found.shards
         self._pending = found.pending
         self._tail = found.tail  # until the first commit
+        self._read: _Replay | None = None
         self._upkeep = Upkeep(layout, stored, found, keep)
         self._writer = CommitWriter(log, lock, found.epoch, durability, segments, self._upkeep)
 
@@ -77,6 +79,7 @@ class Store:
         tables = tuple(schemas.values() if isinstance(schemas, Mapping) else schemas)
         if not create:
             read_format(layout)
+        ask_back(layout.path)
         with disk("open", layout.path):
             make_directory(layout.path)
             lock = WriterLock(layout.lock)
@@ -97,6 +100,8 @@ class Store:
 
     def _finish_recovery(self, before: Format, found: Recovered) -> None:
         """Complete on disk what a killed process had begun, and remove what it left."""
+        for folder in (self._layout.snapshots, self._layout.shards):
+            make_directory(folder)  # copies are made by tools that leave out empty folders
         for folder in (self._layout.path, self._layout.log, self._layout.snapshots):
             sync_directory(folder)  # names that a killed process had not synced are about to count
         crash.reach("recover.synced")
@@ -146,9 +151,11 @@ class Store:
         """(table name, rows) that make up the state after the last commit, to be applied in order."""
         self._check_open()
         self.flush()
-        return self._replay()
+        self._end_replay()
+        self._read = _Replay(self._replay())
+        return self._read
 
-    def _replay(self) -> Iterator[tuple[str, pa.Table]]:
+    def _replay(self) -> Generator[tuple[str, pa.Table], None, None]:
         with self._upkeep.reading() as base:
             folded = base.epoch if base else 0  # maybe more than when the tail was read
             tail = None if self._tail is None else [commit for commit in self._tail if commit.epoch > folded]
@@ -186,6 +193,7 @@ class Store:
     def snapshot(self) -> None:
         """Fold all commits into a snapshot now. The background does it too, a full segment of the log at a time."""
         self._check_open()
+        self._end_replay()
         self._writer.rotate(self._epoch + 1)
         crash.reach("snapshot.rotated")
         with disk("make a snapshot in", self.path):
@@ -196,6 +204,7 @@ class Store:
         try:
             if self._lock.mine:
                 try:
+                    self._end_replay()
                     self._writer.close()
                 finally:
                     self._upkeep.close()
@@ -212,6 +221,12 @@ class Store:
     ) -> None:
         self.close()
 
+    def _end_replay(self) -> None:
+        """While rows are read no file is folded; a reader that has stopped half-way must not keep that up."""
+        if self._read is not None:
+            self._read.end()
+            self._read = None
+
     def _tell_problems(self) -> None:
         for text in self._upkeep.problems():
             self.warnings.append(text)
@@ -226,6 +241,27 @@ class Store:
         if missing:
             paths = ", ".join(str(self._layout.shard_file(file.shard, file.name)) for file in missing)
             raise StoreError(f"can't commit shard files that are not there: {paths}\n  write them again")
+
+
+class _Replay:
+    """The rows of a store, which may need its files for something else before all are read."""
+
+    def __init__(self, rows: Generator[tuple[str, pa.Table], None, None]) -> None:
+        self._rows, self._ended = rows, False
+
+    def __iter__(self) -> Iterator[tuple[str, pa.Table]]:
+        return self
+
+    def __next__(self) -> tuple[str, pa.Table]:
+        if self._ended:
+            raise StoreError(
+                "the store was read anew, folded or closed before all rows were read\n  read them first: list(…)"
+            )
+        return next(self._rows)
+
+    def end(self) -> None:
+        self._ended = True
+        self._rows.close()
 
 
 def _find(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -25,7 +26,7 @@ class Upkeep:
         self._compactor = Compactor(layout, stored, found.snapshots, found.increments, keep, pause)
         self._folding = threading.Lock()  # held while snapshots and increments change
         self._sealed = 0
-        self._problems: list[str] = []
+        self._problems: deque[str] = deque()  # which threads may fill and empty at once
         self._dropping = threading.Lock()  # guards what follows
         self._shards = ShardMap(found.shards.files)  # named by commits that are durable
         self._obsolete: list[ShardFile] = []  # replaced, but a kept snapshot still names them
@@ -64,7 +65,10 @@ class Upkeep:
 
     def problems(self) -> list[str]:
         """Why snapshots in the background have failed since the last call."""
-        found, self._problems = self._problems, []
+        found = []
+        with suppress(IndexError):
+            while True:
+                found.append(self._problems.popleft())
         return found
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ class CommitWriter:
         self.log, self.lock, self.durable = log, lock, epoch
         self._syncing, self._segments, self._upkeep = durability != "none", segments, upkeep
         self._group = GroupCommit(self._write) if durability == "batch" else None
-        self._put = epoch
+        self._put = self._logged = epoch
         self._failure: BaseException | None = None
         self._told = False
 
@@ -105,11 +105,14 @@ class CommitWriter:
 
     def _undone(self) -> str:
         """Which commits the caller took for done."""
-        first, last = self.durable + 1, self._put
-        if last < first:
-            return ""
-        which = f"commit {first} is" if first == last else f"commits {first} to {last} are"
-        return f"\n  {which} not durable, and not published: opening again gives the state after commit {first - 1}"
+        text = ""
+        if self._logged > self.durable:
+            which = _which(self.durable + 1, self._logged)
+            text += f"\n  {which} durable, but not published: opening again publishes the outputs"
+        if self._put > self._logged:
+            which, last = _which(self._logged + 1, self._put), self._logged
+            text += f"\n  {which} not durable, and not published: opening again gives the state after commit {last}"
+        return text
 
     def _write(self, entries: list[Entry]) -> None:
         """1 outputs under hidden names, 2 the log, 3 one sync: the commits are durable, 4 outputs get their names.
@@ -126,6 +129,7 @@ class CommitWriter:
                 self.log.append(entry.epoch, entry.content)
                 crash.reach("commit.appended")
             self._sync(entries[-1].epoch)
+            self._logged = entries[-1].epoch
             crash.reach("commit.logged")
             publish_all([(output.directory, output.staged) for output in outputs], durable=self._syncing)
             crash.reach("commit.published")
@@ -155,6 +159,10 @@ class CommitWriter:
             self._failure = error
             self._told = self._group is None
             raise
+
+
+def _which(first: int, last: int) -> str:
+    return f"commit {first} is" if first == last else f"commits {first} to {last} are"
 
 
 def check_durability(durability: str, keep: int) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mainstem.engine import Interpreter, outputs_to_arrow, rows_of_arrow
 from mainstem.engine.history import History
-from mainstem.engine.interpret import _events
+from mainstem.engine.interpret import events_seen
 from mainstem.testing.compare import Outcome
 from mainstem.testing.histories.graph import serialization_graph
 from mainstem.testing.histories.versions import order_versions
@@ -56,7 +56,7 @@ def run_in_order(app: Any, events: Any, order: Sequence[int], initial: Mapping[s
     waiting: list[tuple[dict[str, Any], str, Any, Any]] = []
     seq = 0
     for batch in stream:
-        readers = [iter(_events(batch, kind, schema)) for kind, schema in enumerate(app.spec.events)]
+        readers = [iter(events_seen(batch, kind, schema)) for kind, schema in enumerate(app.spec.events)]
         for ts, kind in zip(batch.ts.tolist(), batch.kind.tolist(), strict=True):
             event, name = next(readers[kind]), app.spec.events[kind].name
             for bound, function_name, function in oracle.functions:
@@ -64,7 +64,7 @@ def run_in_order(app: Any, events: Any, order: Sequence[int], initial: Mapping[s
                     row = {"ts": ts, "seq": seq, "event": name, "function": function_name}
                     waiting.append((row, function_name, function, event))
             seq += 1
-    done = {t: waiting[t][0] | oracle._transaction(*waiting[t][1:]) for t in order}
+    done = {t: waiting[t][0] | oracle.transaction(*waiting[t][1:]) for t in order}
     schema = program.output_schema
     outputs = outputs_to_arrow([done[t] for t in range(len(waiting))], schema)
     return Outcome(pa.Table.from_batches([outputs], schema), oracle.export())

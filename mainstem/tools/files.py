@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem.errors import CorruptError
+from mainstem.store.carried import carried_files
 from mainstem.store.format import Format
 from mainstem.store.frame import REMEDY
 from mainstem.store.layout import Layout
@@ -19,6 +20,7 @@ from mainstem.store.log import LogCursor
 from mainstem.store.outputs import named_files
 from mainstem.store.recovery import Told
 from mainstem.store.shards import ShardFile, ShardMap, files_from_json, read_shard_files
+from mainstem.store.sheets import verified
 from mainstem.store.snapshot import Snapshot, load_snapshot
 
 
@@ -30,7 +32,7 @@ class Damage:
     what: str
     lost: str
     remedy: str
-    costs_state: bool = True  # else only outputs, which can be made again
+    costs_state: bool = True  # else it is about outputs, or events that wait: the tables are whole
 
     @staticmethod
     def of(file: Path, error: CorruptError) -> Damage:
@@ -83,6 +85,7 @@ class Files:
         files._read_snapshots()
         files._read_log()
         files._read_shards()
+        files._read_carried()
         files._read_outputs()
         return files
 
@@ -154,6 +157,16 @@ class Files:
             pass
         return True
 
+    def _read_carried(self) -> None:
+        """Events that wait after the last commit; what earlier ones named is gone."""
+        for told in carried_files(self.meta):
+            path = self.layout.carried / told["name"]
+            self.count += 1
+            try:
+                self._read_bytes(verified(self.layout.carried, told).size)
+            except CorruptError as error:
+                self.damages.append(replace(Damage.of(path, error), costs_state=False))
+
     def _read_outputs(self) -> None:
         """Files that the last commit names. They may be anywhere by now: what is not there is not missed."""
         for path in named_files(self.meta):
@@ -190,5 +203,5 @@ class Files:
 
 def size_of(layout: Layout) -> int:
     """Bytes of all files that `Files.read` reads, about."""
-    folders = (layout.log, layout.snapshots, layout.shards)
+    folders = (layout.log, layout.snapshots, layout.shards, layout.carried)
     return sum(file.stat().st_size for folder in folders for file in folder.rglob("*.*") if file.is_file())

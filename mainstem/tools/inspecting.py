@@ -13,6 +13,7 @@ from mainstem.query.asof import oldest_epoch
 from mainstem.query.load import beside_a_writer, load
 from mainstem.query.view import View
 from mainstem.state import DELETED
+from mainstem.store.carried import carried_files, waiting
 from mainstem.store.durable import QUERIES
 from mainstem.store.format import read_format
 from mainstem.store.layout import Layout
@@ -64,6 +65,7 @@ class Inspection:
     log_bytes: int
     bytes: int  # of all of it
     queries: dict[str, int]  # live queries and their last batch
+    waiting: int  # events of live inputs that wait for other inputs
     writer: Holder | None
     warnings: tuple[str, ...]
 
@@ -99,11 +101,13 @@ def inspect(path: str | Path) -> Inspection:
         shard_bytes = sum(file.stat().st_size for file in named if file.exists())
     view = follower.view
     log_bytes = sum(file.bytes for file in files if file.kind == "log")
+    carried_bytes = sum(told["bytes"] for told in carried_files(view.meta))
+    warnings = tuple(text.replace(str(held.path), str(layout.path)) for text in warned)
     return Inspection(
         layout.path, view.stored.version, f"{view.stored.store:016x}", view.epoch, oldest,
         int(view.meta.get("seq", 0)), view.meta.get("ts"), _tables(view), files, len(view.shards.files), len(named),
-        log_bytes, sum(file.bytes for file in files) + shard_bytes, dict(view.meta.get(QUERIES, {})),
-        holder(layout.lock), tuple(text.replace(str(held.path), str(layout.path)) for text in warned),
+        log_bytes, sum(file.bytes for file in files) + shard_bytes + carried_bytes, dict(view.meta.get(QUERIES, {})),
+        waiting(view.meta), holder(layout.lock), warnings,
     )  # fmt: skip
 
 

@@ -80,6 +80,7 @@ def _names(layout: Layout) -> list[Path]:
     found += map(layout.snapshot, layout.snapshot_epochs())
     found += [layout.increment(since, epoch) for since, epoch in layout.increment_epochs()]
     found += layout.shards.glob("*/*.shard")
+    found += layout.carried.glob(".*.staged")
     return sorted(path.relative_to(layout.path) for path in found)
 
 

@@ -15,13 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mainstem.errors import CorruptError, InputError
+from mainstem.errors import CorruptError, InputError, MainstemError
 from mainstem.schema import TableSchema
 from mainstem.state import State, digest
+from mainstem.store.carried import carried_files
+from mainstem.store.disk import make_directory
 from mainstem.store.layout import Layout
 from mainstem.store.outputs import EMITTED_KEY, META_KEY, REJECTS_KEY
 from mainstem.store.partitions import SHARDS
 from mainstem.store.schemas import schema_from_json
+from mainstem.store.sheets import verified
 from mainstem.store.store import Store
 from mainstem.tools.exporting import MANIFEST, MANIFEST_VERSION, new_folder, version_of
 from mainstem.tools.text import read_csv
@@ -29,6 +32,9 @@ from mainstem.tools.text import read_csv
 _OF_THE_OTHER = (META_KEY, REJECTS_KEY, EMITTED_KEY, SHARDS)
 """What a commit says about files that are not taken along: outputs on their way, and where the rows were."""
 
+
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+"""What reading JSON of another form than ours may raise."""
 
 @dataclass(frozen=True)
 class Restored:
@@ -49,6 +55,7 @@ class _Version:
     meta: Mapping[str, Any]
     schemas: tuple[TableSchema, ...]
     tables: Mapping[str, pa.Table]
+    carried: Mapping[str, pa.Buffer]  # files with events that wait
 
 
 def restore(
@@ -67,6 +74,9 @@ def restore(
         version = _from_directory(folder, as_of_batch, as_of_ts)
     meta = {key: value for key, value in version.meta.items() if key not in _OF_THE_OTHER}
     with new_folder(target) as made:
+        for name, content in version.carried.items():
+            make_directory(Layout(made).carried)
+            (Layout(made).carried / name).write_bytes(content)
         with Store.open(made, version.schemas) as store:
             if version.epoch:
                 store.commit(version.tables, {"seq": 0, "ts": None, **meta})
@@ -83,12 +93,27 @@ def _from_directory(folder: Path, batch: int | None, ts: int | None) -> _Version
             "  restore takes what `mainstem export` wrote; tables of your own go into a new run with --initial"
         )
     view = version_of(folder, batch, ts)
-    return _Version(view.epoch, view.meta, view.stored.schemas, view.state.export())
+    return _Version(view.epoch, view.meta, view.stored.schemas, view.state.export(), _carried(folder, view.meta))
+
+
+def _carried(folder: Path, meta: Mapping[str, Any]) -> dict[str, pa.Buffer]:
+    """Events that wait after a commit. Those of an earlier one may be gone: then the new directory can be asked, and a
+    run on it says what it lacks."""
+    found = {}
+    for told in carried_files(meta):
+        path = Layout(folder).carried / told["name"]
+        if path.exists():
+            found[told["name"]] = verified(path.parent, told)
+    return found
 
 
 def _from_export(folder: Path) -> _Version:
     told = _manifest(folder)
-    schemas = {name: schema_from_json(facts["schema"]) for name, facts in told["tables"].items()}
+    try:
+        schemas = {name: _schema(name, facts) for name, facts in told["tables"].items()}
+        _check_types(told)
+    except _DAMAGES as error:
+        raise _unreadable(folder / MANIFEST, error) from error
     tables = {}
     for name, facts in told["tables"].items():
         tables[name] = _rows(folder / facts["file"], schemas[name])
@@ -101,7 +126,7 @@ def _from_export(folder: Path) -> _Version:
             )
     if digest(tables) != told["digest"]:
         raise CorruptError(f"{folder / MANIFEST} does not fit to its files\n  take an unchanged copy")
-    return _Version(told["epoch"], told["meta"], tuple(schemas.values()), tables)
+    return _Version(told["epoch"], told["meta"], tuple(schemas.values()), tables, {})
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -109,8 +134,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         told = json.loads(path.read_text())
         version = told["manifest"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise CorruptError(f"{path} can't be read: {error}\n  take an unchanged copy of the export") from error
+        _check(int, version, "manifest")
+    except (*_DAMAGES, OSError) as error:
+        raise _unreadable(path, error) from error
     if version > MANIFEST_VERSION:
         raise InputError(
             f"{path} is of version {version}, this Mainstem reads {MANIFEST_VERSION}\n  install a newer mainstem"
@@ -118,12 +144,44 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return told
 
 
+def _schema(name: str, facts: Mapping[str, Any]) -> TableSchema:
+    schema = schema_from_json(facts["schema"])
+    if schema.name != name or not schema.arrow.names:
+        raise ValueError(f"the schema of table {name} is that of {schema.name}")
+    file = facts["file"]
+    _check(str, file, "file")
+    if Path(file).name != file:
+        raise ValueError(f"the file of table {name} is {file!r}, not one beside the manifest")
+    _check(str, facts["digest"], "digest")
+    return schema
+
+
+def _check_types(told: Mapping[str, Any]) -> None:
+    _check(int, told["epoch"], "epoch")
+    _check(str, told["digest"], "digest")
+    meta = told["meta"]
+    _check(dict, meta, "meta")
+    _check(int, meta.get("seq", 0), "seq")
+    _check((int, type(None)), meta.get("ts"), "ts")
+
+
+def _check(kind: type | tuple[type, ...], value: Any, what: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{what} is {value!r}")
+
+
+def _unreadable(path: Path, error: Exception) -> CorruptError:
+    lines = str(error).splitlines() or [type(error).__name__]
+    what = f"{lines[0]} is missing" if isinstance(error, KeyError) else lines[0]
+    return CorruptError(f"{path} can't be read: {what}\n  take an unchanged copy of the export")
+
+
 def _rows(path: Path, schema: TableSchema) -> pa.Table:
     """The rows of one file, sorted by key as any table is."""
+    state = State({schema.name: schema})
     try:
         rows = read_csv(path, schema.arrow) if path.suffix == ".csv" else pq.read_table(path)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise CorruptError(f"{path} can't be read: {str(error).splitlines()[0]}\n  take an unchanged copy") from error
-    state = State({schema.name: schema})
-    state.apply(schema.name, rows)
+        state.apply(schema.name, rows)
+    except (pa.ArrowException, OSError, MainstemError, *_DAMAGES) as error:
+        raise _unreadable(path, error) from error
     return state.tables[schema.name].export()

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.engine import Executor
-from mainstem.engine.interpret import Record, rows_of_arrow
+from mainstem.engine.interpret import rows_of_arrow
 from mainstem.engine.layout import Batch, Layout
+from mainstem.engine.returned import Record
 from mainstem.gate import Columns, EventBatch
 from mainstem.gate.batch import identity
 from mainstem.why.observe import Observation, RowName

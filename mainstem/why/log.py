@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.engine import Executor, InterpretedExecutor, make_executor
-from mainstem.engine.interpret import Record
+from mainstem.engine.returned import Record
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch, Unsorted
 from mainstem.lang import Program, Spec
@@ -62,7 +62,7 @@ class Log:
         cls, spec: Spec, program: Program, events: Any, initial: Mapping[str, pa.Table] | None,
         reading: Mapping[str, Any], jit: bool | None, durable: bool, unordered: str | None = None,
     ) -> Log:  # fmt: skip
-        """`unordered`: the isolation level of a run that was not bound to event order."""
+        """`unordered`: the isolation level of a run that did not keep event order."""
         obstacle = ""
         if unordered is not None:
             obstacle = (

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from mainstem.engine.interpret import Interpreter, Load, Record, Transaction, as_seen
-from mainstem.errors import UserCodeError
+from mainstem.engine.interpret import Interpreter, Load, Transaction, abort_reason
+from mainstem.engine.returned import Record
 from mainstem.lang import Spec
 from mainstem.lang.history import TS, unpack
-from mainstem.lang.runtime import Row, plain, reason_of, running
+from mainstem.lang.runtime import Row, plain, running
 from mainstem.state import State
 from mainstem.why.conditions import CheckFailed, condition_of
 from mainstem.why.report import Condition, Read
@@ -50,7 +50,7 @@ class Observer(Interpreter):
         for rows in self.rows.values():
             rows.clear()
 
-    def _transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
+    def transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> Record:
         inner = Transaction(self.rows, self.load, self.defaults)
         recorder = _Recorder(inner)
         values = {n: plain(v) for n, v in vars(event).items() if n != "ts"}
@@ -59,9 +59,7 @@ class Observer(Interpreter):
                 function(event)
             self._check(inner)
         except Exception as error:
-            reason = reason_of(error)
-            if reason is None:
-                raise UserCodeError(f"function {name} failed on {values}: {type(error).__name__}: {error}") from error
+            reason = abort_reason(error, name, values)
             condition = condition_of(error, inner) if self.details else None
             return {
                 "status": "aborted",
@@ -151,7 +149,6 @@ def _loader(state: State) -> Load:
     """Rows of a columnar state as functions see them."""
 
     def load(table: str, key: Any) -> Record | None:
-        found = state.tables[table].get(key)
-        return None if found is None else {name: as_seen(value) for name, value in found.items()}
+        return state.tables[table].seen(key)
 
     return load

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,6 +58,13 @@ class Aggregate:
         if self.op in ("sum", "avg"):
             return column is not None and column.base == "float"
         return not self.commutative
+
+    def declared(self, column: Type | None) -> str:
+        """All that its results depend on."""
+        text = f"{self}" if column is None else f"{self}: {column}"
+        if self.step is None:
+            return text
+        return f"{text} from {self.start!r} by {getattr(self.step, '__name__', 'step')} {_digest_of(self.step)}"
 
     def __str__(self) -> str:
         return f"{self.op}({'' if self.column is None else repr(self.column)})"
@@ -133,6 +143,25 @@ def _of(op: Op, column: Any, **more: Any) -> Aggregate:
     if not isinstance(column, str):
         raise ProgramError(f"ms.{op} of {column!r}", remedy=f'name a column of the event: ms.{op}("amount")')
     return Aggregate(op, column, **more)
+
+
+def _digest_of(step: Callable[[Any, Any], Any]) -> str:
+    """Tells functions apart by their text (where there is none, by their code) and the constants around them."""
+    code = getattr(step, "__code__", None)
+    try:
+        parts = [textwrap.dedent(inspect.getsource(step))]
+    except (OSError, TypeError):
+        parts = [type(step).__qualname__ if code is None else f"{code.co_code.hex()} {code.co_names}"]
+        parts += _plain(enumerate(() if code is None else code.co_consts))
+    if inspect.isfunction(step):
+        around = inspect.getclosurevars(step)
+        parts += _plain([*enumerate(step.__defaults__ or ()), *sorted({**around.globals, **around.nonlocals}.items())])
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _plain(values: Iterable[tuple[Any, Any]]) -> list[str]:
+    """Those of some named values whose text is always the same."""
+    return [f"{name}={value!r}" for name, value in values if isinstance(value, int | float | str | bytes | None)]
 
 
 def stepped(aggregate: Aggregate, so_far: Any, value: Any) -> Any:

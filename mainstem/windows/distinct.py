@@ -10,7 +10,7 @@ import numpy as np
 
 from mainstem.jit import kernel
 from mainstem.state.index import KeyIndex
-from mainstem.windows.cells import Cells
+from mainstem.windows.cells import CellTable
 from mainstem.windows.folds import Kept, Rows
 from mainstem.windows.kernels import NONE
 from mainstem.windows.values import grown
@@ -27,10 +27,10 @@ class Distinct:
         self.newest_of_pair = self.inside = empty  # by pair: its newest pair-cell, and the newest in the window
         self.newest = self.entering = self.leaving = self.number = empty  # by key
 
-    def add(self, cells: Cells, new: int, cell: np.ndarray, values: np.ndarray) -> None:
+    def add(self, cells: CellTable, cell: np.ndarray, values: np.ndarray) -> None:
         self._append(cells, cell, _bits(values))
 
-    def _append(self, cells: Cells, cell: np.ndarray, values: np.ndarray) -> None:
+    def _append(self, cells: CellTable, cell: np.ndarray, values: np.ndarray) -> None:
         used = np.flatnonzero(cell >= 0)
         if len(used) < len(cell):
             cell, values = cell[used], values[used]
@@ -43,29 +43,26 @@ class Distinct:
             setattr(self, name, grown(getattr(self, name), len(cells.newest), NONE))
         self.number = grown(self.number, len(cells.newest))
         self.count = _add_pairs(
-            cell, pair, cells.key, self.cell, self.pair, self.after, self.newest_of_pair, self.newest, self.entering,
-            self.leaving, self.count,
+            cell, pair, cells.arrays.key, self.cell, self.pair, self.after, self.newest_of_pair, self.newest,
+            self.entering, self.leaving, self.count,
         )  # fmt: skip
 
-    def complete(self, cells: Cells, full: np.ndarray, ends: np.ndarray) -> None:
-        pass
-
-    def results(self, cells: Cells, rows: Rows) -> np.ndarray:
+    def results(self, cells: CellTable, rows: Rows) -> np.ndarray:
         out = np.empty(len(rows), np.int64)
         _slide_pairs(
-            rows.starts, rows.key, self.panes, cells.pane, self.cell, self.pair, self.after, self.inside,
+            rows.starts, rows.key, self.panes, cells.arrays.pane, self.cell, self.pair, self.after, self.inside,
             self.entering, self.leaving, self.number, out,
         )  # fmt: skip
         return out
 
-    def kept(self, cells: Cells, keep: np.ndarray) -> Kept:
+    def kept(self, cells: CellTable, keep: np.ndarray) -> Kept:
         place = np.full(cells.count, NONE, np.int64)
         place[keep] = np.arange(len(keep))
         cell = place[self.cell[: self.count]]
         own = np.flatnonzero(cell >= 0)
         return {"cell": cell[own], "value": self.pairs.keys[self.pair[own], 1]}
 
-    def restore(self, cells: Cells, kept: Kept) -> None:
+    def restore(self, cells: CellTable, kept: Kept) -> None:
         self._append(cells, kept["cell"], kept["value"])
 
 

@@ -1,25 +1,52 @@
-"""Loops of the `panes` operator. They allocate nothing and run the same with the JIT off.
+"""Loops of the `panes` operator from events to cells. They allocate nothing and run the same with the JIT off.
 
-A **cell** is what one key has in one pane. Cells are numbered in order of their first event; `before[c]` and `after[c]`
-are the cells of the same key around it, -1 for none. A **block** is as many panes as a window has, beginning at a
-multiple of that number. A window lies across one border of blocks, so it is the end of one block and the beginning of
-the next: `left[c]` folds from cell c to the end of its block, `right[c]` from the beginning of the block to c.
+A **cell** is what one key has in one pane. Cells are numbered in order of time; `before[c]` and `after[c]` are the
+cells of the same key around it, -1 for none. A **block** is as many panes as a window has, beginning at a multiple of
+that number. A window lies across one border of blocks, so it is the end of one block and the beginning of the next:
+`left[c]` folds from cell c to the end of its block, `right[c]` from the beginning of the block to c. Sums of integers
+need neither when windows slide over time: what leaves is taken off again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mainstem.jit import inlined, kernel
 
 ADD, MIN, MAX = range(3)
+COUNT, HIGH, LOW, WHOLE = range(4)
+"""What is added: 1, one half of a 64-bit integer, so that no sum overflows, or all of it."""
 NONE = -1
 
-# What `slide` remembers between calls.
-NEXT, EXPIRED, ENTERED, LIVE, ROWS = range(5)
-PLACES = 5
+
+class Cells(NamedTuple):
+    pane: np.ndarray
+    key: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+
+class Tracks(NamedTuple):
+    """Numbers of one type that every cell has, and what they are folded from."""
+
+    op: np.ndarray  # int64[tracks]: ADD, MIN or MAX
+    part: np.ndarray  # int64[tracks]: COUNT, HIGH, LOW or WHOLE, of integers that are added
+    column: np.ndarray  # int64[tracks]: the row of the events' columns
+    values: np.ndarray  # [tracks, cells]
+    left: np.ndarray  # [tracks, cells]
+    right: np.ndarray  # [tracks, cells]
+    running: np.ndarray  # [tracks, keys]: over the window at hand, where sums are kept that way
+
+
+class Ends(NamedTuple):
+    """The first or last value of every cell, with the time of its event."""
+
+    last: np.ndarray  # int64[tracks]: 0 for the first, 1 for the last
+    column: np.ndarray
+    values: np.ndarray  # int64[tracks, cells]
+    times: np.ndarray  # int64[tracks, cells]
 
 
 @inlined
@@ -33,39 +60,66 @@ def combine(op: int, a: Any, b: Any) -> Any:
 
 @kernel
 def assign_times(
-    ts: np.ndarray, keys: np.ndarray, length: int, size: int, pane_of: np.ndarray, key_of: np.ndarray,
-    before: np.ndarray, after: np.ndarray, newest: np.ndarray, count: int, cell: np.ndarray,
+    ts: np.ndarray, keys: np.ndarray, base: int, at: np.ndarray, end: np.ndarray, length: int, size: int,
+    linked: bool, cells: Cells, newest: np.ndarray, count: int, cell: np.ndarray,
 ) -> int:  # fmt: skip
-    """Finds the cell of each event (-1: in no window); gives the number of cells. Panes have `length` units of time, of
-    which windows cover the first `size`."""
-    pane = 0
-    start = until = int(ts[0])
-    for row in range(len(keys)):
-        time = ts[row]
-        if time >= until:
-            pane = time // length
-            start = pane * length
-            until = start + length
-        key = keys[row]
-        if key < 0 or time - start >= size:
-            cell[row] = NONE
-            continue
-        known = newest[key]
-        if known < 0 or pane_of[known] != pane:
-            pane_of[count], key_of[count], before[count], after[count] = pane, key, known, NONE
-            if known >= 0:
-                after[known] = count
-            newest[key] = known = count
-            count += 1
-        cell[row] = known
+    """Finds the cell of each event (-1: in no window); gives the number of cells. Who needs no links may save them.
+
+    Rows `at[i]` to `end[i]` are a run that is sorted by time; all runs go on together, pane by pane. Keys count from
+    `base`, and those below are no keys. Panes have `length` units of time, of which windows cover the first `size`.
+    """
+    nearest = later = 0
+    left = False
+    for i in range(len(at)):
+        if at[i] < end[i]:
+            nearest = min(nearest, int(ts[at[i]])) if left else int(ts[at[i]])
+            left = True
+    while left:
+        pane = nearest // length
+        start = pane * length
+        until = start + length
+        oldest = count  # cells from here on are in this pane
+        while oldest > 0 and cells.pane[oldest - 1] == pane:
+            oldest -= 1
+        left = False
+        for i in range(len(at)):
+            row, stop = at[i], end[i]
+            while row < stop and ts[row] < until:
+                key = keys[row] - base
+                if key < 0 or ts[row] - start >= size:
+                    cell[row] = NONE
+                else:
+                    known = newest[key]
+                    if known < oldest:
+                        add_cell(cells, linked, newest, count, pane, key)
+                        known = count
+                        count += 1
+                    cell[row] = known
+                row += 1
+            at[i] = row
+            if row < stop:
+                later = min(later, int(ts[row])) if left else int(ts[row])
+                left = True
+        nearest = later
     return count
+
+
+@inlined
+def add_cell(cells: Cells, linked: bool, newest: np.ndarray, c: int, pane: int, key: int) -> None:
+    cells.pane[c], cells.key[c] = pane, key
+    if linked:
+        known = newest[key]
+        cells.before[c], cells.after[c] = known, NONE
+        if known >= 0:
+            cells.after[known] = c
+    newest[key] = c
 
 
 @kernel
 def assign_events(
-    keys: np.ndarray, pane: int, size: int, panes: int, step: int, seen: np.ndarray, head: np.ndarray,
-    pane_of: np.ndarray, key_of: np.ndarray, before: np.ndarray, after: np.ndarray, newest: np.ndarray, count: int,
-    cell: np.ndarray, full: np.ndarray, ends: np.ndarray, places: np.ndarray, first: np.ndarray, last: np.ndarray,
+    keys: np.ndarray, pane: int, size: int, panes: int, step: int, seen: np.ndarray, head: np.ndarray, cells: Cells,
+    newest: np.ndarray, count: int, cell: np.ndarray, full: np.ndarray, ends: np.ndarray, places: np.ndarray,
+    first: np.ndarray, last: np.ndarray,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """The same for windows of `size` events of a key: `seen` counts them, panes have `pane` of them.
 
@@ -86,11 +140,9 @@ def assign_events(
             cell[row] = NONE
             continue
         known = newest[key]
-        if known < 0 or pane_of[known] != now:
-            pane_of[count], key_of[count], before[count], after[count] = now, key, known, NONE
-            if known >= 0:
-                after[known] = count
-            newest[key] = known = count
+        if known < 0 or cells.pane[known] != now:
+            add_cell(cells, True, newest, count, now, key)
+            known = count
             if head[key] < 0:
                 head[key] = count
             count += 1
@@ -101,220 +153,116 @@ def assign_events(
         filled += 1
         if (now + 1) % panes == 0:
             part = known
-            while part >= 0 and pane_of[part] > now - panes:
+            while part >= 0 and cells.pane[part] > now - panes:
                 ends[ended] = part
                 ended += 1
-                part = before[part]
+                part = cells.before[part]
         if now + 1 >= panes and (now + 1 - panes) % step == 0:
             places[closed], first[closed], last[closed] = row, head[key], known
             closed += 1
             part = head[key]
             for _ in range(step):
                 if part >= 0:
-                    part = after[part]
+                    part = cells.after[part]
             head[key] = part
     return count, filled, ended, closed
 
 
 @kernel
-def fold_cells(op: int, cell: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    for row in range(len(cell)):
-        at = cell[row]
-        if at >= 0:
-            out[at] = combine(op, out[at], values[row])
+def fold_sums(sums: Tracks, cell: np.ndarray, columns: np.ndarray) -> None:
+    for t in range(len(sums.op)):
+        part, column = sums.part[t], sums.column[t]
+        for row in range(len(cell)):
+            c = cell[row]
+            if c < 0:
+                continue
+            if part == COUNT:
+                sums.values[t, c] += 1
+            elif part == HIGH:
+                sums.values[t, c] += columns[column, row] >> 32
+            elif part == LOW:
+                sums.values[t, c] += columns[column, row] & 0xFFFFFFFF
+            else:
+                sums.values[t, c] += columns[column, row]
 
 
 @kernel
-def count_cells(cell: np.ndarray, out: np.ndarray) -> None:
-    for row in range(len(cell)):
-        at = cell[row]
-        if at >= 0:
-            out[at] += 1
+def fold_tracks(tracks: Tracks, cell: np.ndarray, columns: np.ndarray) -> None:
+    """What is no sum of integers: one value of a column after the other."""
+    for t in range(len(tracks.op)):
+        op, column = tracks.op[t], tracks.column[t]
+        for row in range(len(cell)):
+            c = cell[row]
+            if c >= 0:
+                tracks.values[t, c] = combine(op, tracks.values[t, c], columns[column, row])
 
 
 @kernel
-def sum_words(cell: np.ndarray, values: np.ndarray, high: np.ndarray, low: np.ndarray) -> None:
-    """Sums of both halves of 64-bit integers: neither overflows."""
-    for row in range(len(cell)):
-        at = cell[row]
-        if at >= 0:
-            value = values[row]
-            high[at] += value >> 32
-            low[at] += value & 0xFFFFFFFF
+def fold_ends(ends: Ends, cell: np.ndarray, ts: np.ndarray, columns: np.ndarray) -> None:
+    """Rows of the same time stand in their order, others in any."""
+    for t in range(len(ends.last)):
+        last, column = ends.last[t] != 0, ends.column[t]
+        for row in range(len(cell)):
+            c = cell[row]
+            if c < 0:
+                continue
+            time = ts[row]
+            known = ends.times[t, c]
+            if (last and time >= known) or (not last and time < known):
+                ends.values[t, c], ends.times[t, c] = columns[column, row], time
 
 
 @kernel
-def first_of_cells(cell: np.ndarray, values: np.ndarray, new: int, out: np.ndarray) -> None:
-    """Cells before `new` have their first value already."""
-    for back in range(len(cell)):
-        row = len(cell) - 1 - back
-        if cell[row] >= new:
-            out[cell[row]] = values[row]
-
-
-@kernel
-def last_of_cells(cell: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    for row in range(len(cell)):
-        if cell[row] >= 0:
-            out[cell[row]] = values[row]
-
-
-@kernel
-def scan_right(
-    op: int, order: np.ndarray, before: np.ndarray, pane_of: np.ndarray, panes: int, values: np.ndarray, out: np.ndarray
-) -> None:
+def scan_right(tracks: Tracks, cells: Cells, panes: int, order: np.ndarray) -> None:
     """`right` of cells that are complete, in the order of time."""
     for at in range(len(order)):
-        c = order[at]
-        other = before[c]
-        if other >= 0 and pane_of[other] // panes == pane_of[c] // panes:
-            out[c] = combine(op, out[other], values[c])
-        else:
-            out[c] = values[c]
+        extend_right(tracks, cells, cells.pane[order[at]] // panes * panes, order[at])
+
+
+@inlined
+def extend_right(tracks: Tracks, cells: Cells, begin: int, c: int) -> None:
+    """The block of cell c begins with pane `begin`."""
+    other = cells.before[c]
+    joined = other >= 0 and cells.pane[other] >= begin
+    for t in range(len(tracks.op)):
+        value = tracks.values[t, c]
+        tracks.right[t, c] = combine(tracks.op[t], tracks.right[t, other], value) if joined else value
 
 
 @kernel
-def scan_left(
-    op: int, order: np.ndarray, after: np.ndarray, pane_of: np.ndarray, panes: int, values: np.ndarray, out: np.ndarray
-) -> None:
+def scan_left(tracks: Tracks, cells: Cells, panes: int, order: np.ndarray) -> None:
     """`left` of the cells of complete blocks, back in time."""
     for at in range(len(order)):
-        c = order[at]
-        other = after[c]
-        if other >= 0 and pane_of[other] // panes == pane_of[c] // panes:
-            out[c] = combine(op, values[c], out[other])
-        else:
-            out[c] = values[c]
+        extend_left(tracks, cells, (cells.pane[order[at]] // panes + 1) * panes, order[at])
+
+
+@inlined
+def extend_left(tracks: Tracks, cells: Cells, end: int, c: int) -> None:
+    """The block of cell c ends before pane `end`."""
+    other = cells.after[c]
+    joined = other >= 0 and cells.pane[other] < end
+    for t in range(len(tracks.op)):
+        value = tracks.values[t, c]
+        tracks.left[t, c] = combine(tracks.op[t], value, tracks.left[t, other]) if joined else value
+
+
+@inlined
+def joined_sides(tracks: Tracks, t: int, cells: Cells, border: int, first: int, last: int) -> Any:
+    """A window from its first and its last cell."""
+    if cells.pane[first] >= border:
+        return tracks.right[t, last]
+    if cells.pane[last] < border:
+        return tracks.left[t, first]
+    return combine(tracks.op[t], tracks.left[t, first], tracks.right[t, last])
 
 
 @kernel
-def join_sides(
-    op: int, first: np.ndarray, last: np.ndarray, starts: np.ndarray, pane_of: np.ndarray, panes: int,
-    left: np.ndarray, right: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
-    """Windows from their first and last cells."""
-    for row in range(len(first)):
-        border = -(-starts[row] // panes) * panes
-        c1, c2 = first[row], last[row]
-        if pane_of[c1] >= border:
-            out[row] = right[c2]
-        elif pane_of[c2] < border:
-            out[row] = left[c1]
-        else:
-            out[row] = combine(op, left[c1], right[c2])
-
-
-@kernel
-def slide(
-    at: np.ndarray, latest: int, panes: int, step: int, count: int, pane_of: np.ndarray, key_of: np.ndarray,
-    after: np.ndarray, rank: np.ndarray, head: np.ndarray, tail: np.ndarray, listed: np.ndarray, live: np.ndarray,
-    new: np.ndarray, spare: np.ndarray, starts: np.ndarray, first: np.ndarray, last: np.ndarray,
-) -> bool:  # fmt: skip
-    """Closes windows one after the other, up to the one that starts in pane `latest`: for each, its keys by rank.
-
-    Cells stand in the order of time, so those that leave and enter a window follow each other. `live` lists the keys of
-    the window by rank; keys that leave and come back at once keep their place, so few have to be sorted in. False when
-    rows are full: then it goes on where it stopped.
-    """
-    while True:
-        if at[LIVE] == 0:  # nothing before the next cell: go there
-            if at[ENTERED] >= count:
-                return True
-            earliest = -((panes - 1 - pane_of[at[ENTERED]]) // step) * step
-            if earliest > at[NEXT]:
-                at[NEXT] = earliest
-        start = at[NEXT]
-        if start > latest:
-            return True
-        while at[EXPIRED] < at[ENTERED] and pane_of[at[EXPIRED]] < start:
-            c = at[EXPIRED]
-            key = key_of[c]
-            head[key] = after[c] if tail[key] != c else NONE
-            at[EXPIRED] += 1
-        fresh = 0
-        while at[ENTERED] < count and pane_of[at[ENTERED]] < start + panes:
-            c = at[ENTERED]
-            key = key_of[c]
-            tail[key] = c
-            if head[key] < 0:
-                head[key] = c
-                if listed[key] == 0:
-                    listed[key] = 1
-                    new[fresh] = key
-                    fresh += 1
-            at[ENTERED] += 1
-        at[LIVE] = relist(live, at[LIVE], new, fresh, rank, head, listed, spare)
-        rows = at[ROWS]
-        if rows + at[LIVE] > len(first):
-            return False  # done again, this window expires and enters nothing more
-        for number in range(at[LIVE]):
-            key = live[number]
-            starts[rows + number] = start
-            first[rows + number] = head[key]
-            last[rows + number] = tail[key]
-        at[ROWS] = rows + at[LIVE]
-        at[NEXT] = start + step
-        if at[ENTERED] >= count or pane_of[at[ENTERED]] >= start + step + panes:
-            drop_ended(at, live, head, tail, listed, pane_of, start + step)
-
-
-@kernel
-def drop_ended(
-    at: np.ndarray, live: np.ndarray, head: np.ndarray, tail: np.ndarray, listed: np.ndarray, pane_of: np.ndarray,
-    start: int,
-) -> None:  # fmt: skip
-    """When no key reaches into the window that comes next, the list is emptied, so that `slide` can jump."""
-    for number in range(at[LIVE]):
-        if pane_of[tail[live[number]]] >= start:
-            return
-    for number in range(at[LIVE]):
-        listed[live[number]] = 0
-        head[live[number]] = NONE
-    at[LIVE] = 0
-    at[EXPIRED] = at[ENTERED]
-
-
-@kernel
-def relist(
-    live: np.ndarray, count: int, new: np.ndarray, fresh: int, rank: np.ndarray, head: np.ndarray,
-    listed: np.ndarray, spare: np.ndarray,
-) -> int:  # fmt: skip
-    """`live` without keys that have left and with `new` ones, by rank."""
-    sort_by_rank(new, fresh, rank, spare)
-    kept = 0
-    for number in range(count):
-        key = live[number]
-        if head[key] >= 0:
-            spare[kept] = key
-            kept += 1
-        else:
-            listed[key] = 0
-    i = j = 0
-    for number in range(kept + fresh):
-        if j == fresh or (i < kept and rank[spare[i]] < rank[new[j]]):
-            live[number] = spare[i]
-            i += 1
-        else:
-            live[number] = new[j]
-            j += 1
-    return kept + fresh
-
-
-@kernel
-def sort_by_rank(keys: np.ndarray, count: int, rank: np.ndarray, spare: np.ndarray) -> None:
-    """A merge sort: runs of 1, 2, 4 … keys."""
-    width = 1
-    while width < count:
-        for low in range(0, count, 2 * width):
-            middle, high = min(low + width, count), min(low + 2 * width, count)
-            i, j = low, middle
-            for number in range(low, high):
-                if j == high or (i < middle and rank[keys[i]] < rank[keys[j]]):
-                    spare[number] = keys[i]
-                    i += 1
-                else:
-                    spare[number] = keys[j]
-                    j += 1
-        for number in range(count):
-            keys[number] = spare[number]
-        width *= 2
+def whole_sums(high: np.ndarray, low: np.ndarray, out: np.ndarray) -> int:
+    """Puts the halves of sums together; gives the first row whose sum needs more than 64 bits, or -1."""
+    wrong = NONE
+    for row in range(len(out)):
+        upper, lower = high[row] + (low[row] >> 32), low[row] & 0xFFFFFFFF
+        if wrong < 0 and (upper < -(2**31) or upper >= 2**31):
+            wrong = row
+        out[row] = (upper << 32) | lower
+    return wrong

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,21 @@ from mainstem.windows.plain import PlainEvent, Result, closed_windows
 from mainstem.windows.values import OwnEvents
 from mainstem.windows.window import Closed, Window
 
+WINDOWS = "windows"
+"""Key of a commit's meta: what open windows need to know of the events so far (`Operators.kept`)."""
+
 
 def open_windowed(
     events: Any, inputs: Sequence[EventSchema], operators: Operators | PlainOperators, *, complete: bool = True,
-    **reading: Any,
+    before: Iterable[EventBatch] = (), **reading: Any,
 ) -> tuple[Iterator[EventBatch], Rejects]:  # fmt: skip
     """`open_events` (which says what `reading` is) with closed windows among the events.
 
-    If the log is `complete`, windows of time that are open at its end close there.
+    If the log is `complete`, windows of time that are open at its end close there. `before`: checked events that come
+    before those of the log.
     """
     stream, rejects = open_events(events, inputs, **reading)
+    stream = chain(before, stream) if before else stream
     return operators.follow(stream, len(inputs), complete=complete) if operators.windows else stream, rejects
 
 
@@ -37,15 +43,26 @@ class Operators:
         self.windows, self.operators = windows, [Panes(window) for window in windows]
         self.events = 0
 
+    @staticmethod
+    def of(windows: Sequence[Window], meta: Mapping[str, Any]) -> Operators:
+        """As a commit with this meta has left them; new ones when nothing was kept."""
+        operators = Operators(windows)
+        operators.restore(meta.get(WINDOWS, {"events": int(meta.get("seq", 0)), "open": {}}))
+        return operators
+
     def follow(self, stream: Iterator[EventBatch], inputs: int, *, complete: bool) -> Iterator[EventBatch]:
         """Each batch with the windows that it closes; at the end, if the log is `complete`, those that are open."""
         last: EventBatch | None = None
         for batch in stream:
             last = batch
-            self.events += len(batch)
-            yield with_closed(batch, [operator.push(batch) for operator in self.operators], inputs)
+            yield self.step(batch, inputs)
         if complete:
             yield from _final([operator.finish() for operator in self.operators], last, inputs)
+
+    def step(self, batch: EventBatch, inputs: int) -> EventBatch:
+        """The batch with the windows that it closes."""
+        self.events += len(batch)
+        return with_closed(batch, [operator.push(batch) for operator in self.operators], inputs)
 
     def kept(self) -> dict[str, Any]:
         """As a commit keeps it, between two batches."""

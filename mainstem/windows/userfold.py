@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from mainstem.errors import MainstemError
 from mainstem.jit import JIT_ENABLED, kernel
 from mainstem.schema import Type
-from mainstem.windows.aggregates import Aggregate, failed_step, stepped, wrong_step
-from mainstem.windows.cells import Cells
+from mainstem.windows.aggregates import Aggregate, stepped
+from mainstem.windows.cells import CellTable
 from mainstem.windows.folds import Kept, Rows
 from mainstem.windows.kernels import NONE
 from mainstem.windows.values import Pools, dtype_of, grown
 
 Loop = Callable[..., None]
-_COMPILED_BASES = ("int", "float", "bool", "datetime")
+Loops = tuple[Loop, Loop]
+OVER_CELLS, OVER_WINDOWS = 0, 1  # of events with cells; of windows with their first and last values
+_EXAMPLES: dict[str, Any] = {"int": 0, "float": 0.0, "bool": False, "datetime": 0}  # of what steps are compiled for
+_FITTING = {"int": ("int64", "bool"), "float": ("float64", "int64", "bool"), "bool": ("bool",)}  # by what a fold gives
 
 
 class UserFold:
@@ -31,56 +33,52 @@ class UserFold:
     def __init__(self, aggregate: Aggregate, column: Type, panes: int, pools: Pools) -> None:
         self.aggregate, self.base, self.panes, self.pools = aggregate, column.base, panes, pools
         self.dtype = dtype_of(aggregate.type(column).base)
-        self.loops = loops_of(aggregate, column.base)
+        self.compiled, self.plain = loops_of(aggregate, aggregate.type(column).base, column.base)
         self.so_far = np.empty(0, self.dtype)
         self.count = 0
         self.cell, self.values, self.after = np.empty(0, np.int64), np.empty(0, dtype_of(self.base)), np.empty(0, int)
         self.first, self.last = np.empty(0, np.int64), np.empty(0, np.int64)  # by cell
 
-    def add(self, cells: Cells, new: int, cell: np.ndarray, values: np.ndarray) -> None:
+    def add(self, cells: CellTable, cell: np.ndarray, values: np.ndarray) -> None:
         if self.panes == 1:
             self.so_far = grown(self.so_far, cells.room, self.aggregate.start)
-            self._run(self.loops[0], cell, values, self.so_far)
+            self._run(OVER_CELLS, cell, values, self.so_far)
         else:
             self._append(cells, cell, values)
 
-    def _append(self, cells: Cells, cell: np.ndarray, values: np.ndarray) -> None:
+    def _append(self, cells: CellTable, cell: np.ndarray, values: np.ndarray) -> None:
         used = np.flatnonzero(cell >= 0)
         stop = self.count + len(used)
         for name in ("cell", "values", "after"):
             setattr(self, name, grown(getattr(self, name), stop))
         self.first, self.last = grown(self.first, cells.room, NONE), grown(self.last, cells.room, NONE)
         self.cell[self.count : stop], self.values[self.count : stop] = cell[used], values[used]
-        _link(self.cell, cells.before, self.first, self.last, self.after, self.count, stop)
+        _link(self.cell, cells.arrays.before, self.first, self.last, self.after, self.count, stop)
         self.count = stop
 
-    def complete(self, cells: Cells, full: np.ndarray, ends: np.ndarray) -> None:
-        pass
-
-    def results(self, cells: Cells, rows: Rows) -> np.ndarray:
+    def results(self, cells: CellTable, rows: Rows) -> np.ndarray:
         if self.panes == 1:
             return self.so_far[rows.last]
         out = np.full(len(rows), self.aggregate.start, self.dtype)
         values = self.values[: self.count]
-        self._run(self.loops[1], self.first[rows.first], self.last[rows.last], self.after, values, out)
+        self._run(OVER_WINDOWS, self.first[rows.first], self.last[rows.last], self.after, values, out)
         return out
 
-    def _run(self, loop: Loop, *arguments: np.ndarray) -> None:
+    def _run(self, which: int, *arguments: np.ndarray) -> None:
+        """Plain Python goes on where compiled code stops: with what 64 bits can't hold, or an error of the step."""
         *others, values, out = arguments
-        readable: Any = values
-        if loop.__name__.startswith("_plain"):
-            readable = self.pools.arrow(values, "int" if self.base == "datetime" else self.base).to_pylist()
-        elif self.base == "bool":
-            readable = values.view(np.bool_)
         out = out.view(np.bool_) if self.dtype is np.uint8 else out
-        try:
-            loop(*others, readable, out)
-        except MainstemError:
-            raise
-        except Exception as error:
-            raise failed_step(self.aggregate, error) from error
+        done = np.zeros(1, np.int64)
+        if self.compiled is not None:
+            try:
+                self.compiled[which](*others, values.view(np.bool_) if self.base == "bool" else values, out, done)
+                return
+            except Exception:
+                pass
+        readable = self.pools.arrow(values, "int" if self.base == "datetime" else self.base).to_pylist()
+        self.plain[which](*others, readable, out, int(done[0]))
 
-    def kept(self, cells: Cells, keep: np.ndarray) -> Kept:
+    def kept(self, cells: CellTable, keep: np.ndarray) -> Kept:
         if self.panes == 1:
             return {"so_far": self.so_far[keep]}
         place = np.full(cells.count, NONE, np.int64)
@@ -89,7 +87,7 @@ class UserFold:
         own = np.flatnonzero(cell >= 0)
         return {"cell": cell[own], "value": self.values[own]}
 
-    def restore(self, cells: Cells, kept: Kept) -> None:
+    def restore(self, cells: CellTable, kept: Kept) -> None:
         if self.panes == 1:
             self.so_far = grown(self.so_far, cells.room, self.aggregate.start)
             self.so_far[: len(kept["so_far"])] = kept["so_far"]
@@ -113,51 +111,35 @@ def _link(
 
 
 @lru_cache(maxsize=256)
-def loops_of(aggregate: Aggregate, base: str) -> tuple[Loop, Loop]:
-    """The loop over events with cells, and the one over windows with their first and last values."""
-    if JIT_ENABLED and base in _COMPILED_BASES:
-        step = _compiled_step(aggregate, base)
-        if step is not None:
-            return _compiled_loops(step, aggregate.start)
-    return _plain_loops(aggregate)
+def loops_of(aggregate: Aggregate, gives: str, base: str) -> tuple[Loops | None, Loops]:
+    """The compiled loops, if there can be some, and the plain ones. Folds that start with 0, 0.0 and False are equal,
+    and only the type that they give tells them apart."""
+    compiled = _compiled_loops(aggregate, gives, base) if JIT_ENABLED and base in _EXAMPLES else None
+    return compiled, _plain_loops(aggregate)
 
 
-def _compiled_step(aggregate: Aggregate, base: str) -> Any:
-    """None when Numba can't compile it for these types."""
+def _compiled_loops(aggregate: Aggregate, gives: str, base: str) -> Loops | None:
     import numba
-    from numba.core.errors import NumbaError
 
-    accumulator, value = numba.typeof(aggregate.start), numba.typeof({"float": 0.0, "bool": False}.get(base, 0))
+    from mainstem.windows.checked import compiled_step
+
     assert aggregate.step is not None
-    try:
-        step = numba.njit(nogil=True)(aggregate.step)
-        step.compile((accumulator, value))
-    except (NumbaError, TypeError, ValueError):
+    found = compiled_step(aggregate.step, aggregate.start, _EXAMPLES[base])
+    if found is None or found[1] not in _FITTING[gives]:
         return None
-    gives = str(step.nopython_signatures[0].return_type)
-    if gives not in _FITTING[type(aggregate.start)]:
-        raise wrong_step(aggregate, f"gives {gives}")
-    return step
+    step, cast = found[0], {"int": np.int64, "float": np.float64, "bool": np.bool_}[gives]
 
-
-# What a compiled step may give, by the type of its start.
-_FITTING = {int: ("int64", "bool"), float: ("float64", "int64", "bool"), bool: ("bool",)}
-
-
-def _compiled_loops(step: Any, start: Any) -> tuple[Loop, Loop]:
-    import numba
-
-    cast: Any = {int: np.int64, float: np.float64, bool: np.bool_}[type(start)]
-
-    def over_cells(cell: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+    def over_cells(cell: np.ndarray, values: np.ndarray, out: np.ndarray, done: np.ndarray) -> None:
         for row in range(len(cell)):
+            done[0] = row
             if cell[row] >= 0:
                 out[cell[row]] = cast(step(out[cell[row]], values[row]))
 
     def over_windows(
-        first: np.ndarray, last: np.ndarray, after: np.ndarray, values: np.ndarray, out: np.ndarray
+        first: np.ndarray, last: np.ndarray, after: np.ndarray, values: np.ndarray, out: np.ndarray, done: np.ndarray
     ) -> None:
         for row in range(len(first)):
+            done[0] = row
             at = first[row]
             result = cast(step(out[row], values[at]))
             while at != last[row]:
@@ -168,20 +150,23 @@ def _compiled_loops(step: Any, start: Any) -> tuple[Loop, Loop]:
     return numba.njit(nogil=True)(over_cells), numba.njit(nogil=True)(over_windows)
 
 
-def _plain_loops(aggregate: Aggregate) -> tuple[Loop, Loop]:
-    def _plain_over_cells(cell: np.ndarray, values: list[Any], out: np.ndarray) -> None:
-        for row, at in enumerate(cell.tolist()):
+def _plain_loops(aggregate: Aggregate) -> Loops:
+    """From row or window `begin` on."""
+
+    def over_cells(cell: np.ndarray, values: list[Any], out: np.ndarray, begin: int) -> None:
+        for row, at in enumerate(cell[begin:].tolist(), begin):
             if at >= 0:
                 out[at] = stepped(aggregate, out[at].item(), values[row])
 
-    def _plain_over_windows(
-        first: np.ndarray, last: np.ndarray, after: np.ndarray, values: list[Any], out: np.ndarray
+    def over_windows(
+        first: np.ndarray, last: np.ndarray, after: np.ndarray, values: list[Any], out: np.ndarray, begin: int
     ) -> None:
-        for row, (at, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            result = stepped(aggregate, aggregate.start, values[at])
+        for row in range(begin, len(first)):
+            at, stop = int(first[row]), int(last[row])
+            result = stepped(aggregate, out[row].item(), values[at])
             while at != stop:
                 at = int(after[at])
                 result = stepped(aggregate, result, values[at])
             out[row] = result
 
-    return _plain_over_cells, _plain_over_windows
+    return over_cells, over_windows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
@@ -10,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from mainstem.errors import InputError, ProgramError
-from mainstem.schema import EventSchema, Field, TableSchema, Type
+from mainstem.schema import KEY_PARTS_MAX, EventSchema, Field, TableSchema, Type
 from mainstem.windows.aggregates import Aggregate
 
 Unit = Literal["time", "events"]
@@ -18,10 +20,11 @@ Unit = Literal["time", "events"]
 TS_MAX = 2**62
 """Windows take events with a ts up to here, before and after 0; so no end of a window leaves 64 bits."""
 SIZE_MAX = 2**61
-KEY_COLUMNS_MAX = 4  # of a table
 BY_BASES = ("int", "str", "bool")
+KEPT = "_kept"  # the table in the source of the function that keeps it: no window has such a name
 OWN_FIELDS = ("start", "end")
-_TAKEN = ("ts", "seq", "event", "function", "status", "reason", "key", *OWN_FIELDS)
+_KEYS = ("key", *(f"key_{part}" for part in range(KEY_PARTS_MAX)))
+_TAKEN = ("ts", "seq", "event", "function", "status", "reason", *_KEYS, *OWN_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,15 @@ class Window:
         """The function that keeps the table; its results are the columns of the output."""
         key = ", ".join(f"int(e.{f.name})" if f.type.base == "bool" else f"e.{f.name}" for f in self.by) or "0"
         fields = [f.name for f in self.table.fields]
-        stores = [f"    TABLE[{key}].{name} = e.{name}" for name in fields]
+        stores = [f"    {KEPT}[{key}].{name} = e.{name}" for name in fields]
         columns = ", ".join(f'"{name}": e.{name}' for name in [*(f.name for f in self.by), *fields])
         return "\n".join([f"def {self.name}(e):", *stores, f"    return {{{columns}}}"]) + "\n"
 
     @property
     def signature(self) -> str:
         """What pane state of an earlier run must have been kept for."""
-        parts = [f"{name}={aggregate}" for name, aggregate in self.aggregates]
-        by = ", ".join(f.name for f in self.by)
+        parts = [f"{name}={a.declared(self.column_type(a.column))}" for name, a in self.aggregates]
+        by = ", ".join(f"{f.name}: {f.type}" for f in self.by)
         return (
             f"{self.name}: {self.event.name}, size={self.size}, advance={self.advance}, unit={self.unit}, by=({by}), "
             f"where={self.where}, {', '.join(parts)}"
@@ -127,15 +130,20 @@ def window_of(
     aggregates: Mapping[str, Any],
 ) -> Window:  # fmt: skip
     """The window, checked; errors name what is wrong and the remedy, not the place."""
-    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-        raise ProgramError(f"a window named {name!r}", remedy='pass name="usage" or another Python name')
+    if not _can_be_named(name) or hasattr(builtins, name):
+        raise ProgramError(
+            f"a window named {name!r}",
+            remedy='pass name="usage" or another Python name that Python does not use itself',
+        )
     if unit not in ("time", "events"):
         raise ProgramError(f"window {name} has unit={unit!r}", remedy='use unit="time" or unit="events"')
     advance = size if advance is None else advance
     for what, value in (("size", size), ("advance", advance)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SIZE_MAX:
             raise ProgramError(f"window {name} has {what}={value!r}", remedy=f"give a positive int for {what}")
-    columns = tuple(_by(event, name, column) for column in ((by,) if isinstance(by, str) else tuple(by or ())))
+    if by is not None and not isinstance(by, str | list | tuple):
+        raise ProgramError(f"window {name} has by={by!r}", remedy='name a column, or several: by=["meter", "place"]')
+    columns = tuple(_by(event, name, column) for column in ((by,) if isinstance(by, str) else by or ()))
     _check_names(name, [f.name for f in columns], aggregates)
     for label, aggregate in aggregates.items():
         _check_aggregate(event, name, label, aggregate)
@@ -145,6 +153,11 @@ def window_of(
             remedy="name a bool column without null; @app.derive can add one",
         )
     return Window(name, event, kind, size, advance, unit, columns, where, tuple(aggregates.items()))
+
+
+def _can_be_named(name: Any) -> bool:
+    """Whether it can be a name in source text, and is none of Mainstem's own."""
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def _field(event: EventSchema, window: str, name: Any, what: str) -> Field:
@@ -168,16 +181,16 @@ def _by(event: EventSchema, window: str, name: Any) -> Field:
 
 
 def _check_names(window: str, by: list[str], aggregates: Mapping[str, Any]) -> None:
-    if len(by) > KEY_COLUMNS_MAX or len(set(by)) < len(by):
+    if len(by) > KEY_PARTS_MAX or len(set(by)) < len(by):
         raise ProgramError(
-            f"window {window} groups by {', '.join(by)}", remedy=f"use up to {KEY_COLUMNS_MAX} columns, each once"
+            f"window {window} groups by {', '.join(by)}", remedy=f"use up to {KEY_PARTS_MAX} columns, each once"
         )
     if not aggregates:
         raise ProgramError(f"window {window} has no aggregate", remedy="name one or more: n=ms.count()")
     for name in [*by, *aggregates]:
-        if name in _TAKEN or name.startswith("_"):
+        if name in _TAKEN or not _can_be_named(name):
             raise ProgramError(
-                f"window {window} would have a column {name!r}, which is one of Mainstem's own",
+                f"window {window} would have a column {name!r}, which is one of Mainstem's own or of Python's",
                 remedy="choose another name; @app.derive can add a column under another name",
             )
     for name in by:

@@ -147,6 +147,7 @@ def test_redis_alone_and_pipelined_or_what_to_install():
         return
     with redis_peers(SMALL, (1, 3)) as (version, peers):
         assert int(version.split(".")[0]) >= 5
+        assert {(3, 100), (1, 10_000)} <= {(peer.connections, peer.pipelined) for peer in peers}
         check(peers)
         with Connection(peers[0].server.socket) as connection:
             assert connection.ask_many("CONFIG", "GET", "appendfsync") == [b"appendfsync", b"always"]

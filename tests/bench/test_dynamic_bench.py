@@ -23,6 +23,8 @@ def test_every_strategy_over_four_phases(tmp_path):
     assert done.exit_code == 0, done.output
     for text in ("Phase 1: scattered deposits", "Phase 4", "auto beats every fixed strategy", "All digests agree"):
         assert text in done.output
+    for text in ("A perfect chooser", "perfect choice"):
+        assert text in done.output
     report = json.loads((tmp_path / "out.json").read_text())
     assert [(step["phase"], step["step"]) for step in report["steps"]] == [(p, s) for p in (1, 2, 3, 4) for s in (0, 1)]
     assert len(report["totals"]) == 21
@@ -57,6 +59,12 @@ def test_auto_is_compared_with_the_best_fixed_strategy(results):
     assert results.chosen == {1: ["serial"], 2: ["lock"], 3: ["lock"]}
     assert results.changes == 1
     assert [step.rate(results.fastest["auto"].stats) for step in results.steps] == pytest.approx([100, 50, 1000])
+
+
+def test_a_perfect_chooser_takes_the_best_fixed_strategy_of_every_step(results):
+    dynamic._note(results, "components", ran(*[("components", seconds) for seconds in (0.9, 0.9, 1.5, 1.5, 2.0, 2.0)]))
+    assert [results.perfect(step)[0] for step in results.steps] == ["components", "serial", "serial"]
+    assert results.perfect_rate == pytest.approx(600 / (1.8 + 2.0 + 2.0))
 
 
 def test_the_fastest_run_counts_but_all_runs_must_agree(results):

@@ -1,4 +1,4 @@
-"""The replay benchmark: once end to end on Spark, and everything around the replays with stand-ins for sessions."""
+"""The replay benchmark: end to end on Spark (long), and everything around the replays with stand-ins for sessions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from mainstem.bench.report import Peak
 from mainstem.bench.spam_answers import Answer, answer, open_log
 from mainstem.bench.spam_loop import replay as loop_replay
 from mainstem.errors import InputError, MainstemError
+from mainstem.replay.hot import Balance
 from mainstem.replay.model import Model, Point
 
 EVENTS = 4_000
@@ -46,6 +47,7 @@ def measured(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_end_to_end(tmp_path):
     found = measured(tmp_path, "--cores", "1", "--no-alternatives", "--alpha", "", "--memory-events", "")
     names = ON_EACH | {"Mainstem, 1 core", "Mainstem mvps, 1 core"}
@@ -103,7 +105,8 @@ class StandIn:
     wrong: frozenset[str] = frozenset()
 
     def __init__(self, cores: int, scratch: Path, *, heap: int = 1) -> None:
-        self.cores, self.peak = cores, {"workers": 100}
+        self.cores, self.peak, self.state_bytes = cores, {"workers": 100}, 40
+        self.balance, self.hot_keys = [Balance(1, "Friends", 0.9, 0.5)], ["Origin[7]: 60.0% of the accesses, split"]
 
     def __enter__(self):
         return self
@@ -132,7 +135,8 @@ def stand_in(monkeypatch):
 def small(tmp_path):
     return [
         "replay", "--events", "2k", "--alpha", "1.5,3", "--alpha-events", "2k", "--memory-events", "1k,2k",
-        "--micro-batches", "500,1k", "--error-events", "2k", "--dir", str(tmp_path / "logs"),
+        "--micro-batches", "500,1k", "--error-events", "2k", "--hot-shares", "0.6", "--hot-events", "2k",
+        "--dir", str(tmp_path / "logs"),
     ]  # fmt: skip
 
 
@@ -150,7 +154,11 @@ class TestCommand:
         assert [row["alpha"] for row in found["alphas"]] == [1.5, 3.0]
         paths = [row["critical_paths"]["2000"] for row in found["alphas"]]
         assert paths[0] > paths[1] > 0
-        assert [peak["events"] for peak in found["peak_bytes"]] == [1_000, 2_000]
+        assert [(peak["events"], peak["state"]) for peak in found["peak_bytes"]] == [(1_000, 40), (2_000, 40)]
+        assert [(row["share"], row["shards"], row["split"]) for row in found["skew"]] == [
+            (0.6, shards, split) for shards in (2, 8) for split in (False, True)
+        ]
+        assert "Friends: 50%" in result.output and "Origin[7]: 60.0%" in result.output
         assert "16 ×" in result.output and "128 vCPUs" in result.output and "8 vCPUs, 1.4 ×" in result.output
         assert "too easy" not in result.output
         assert "The targets are meant for 10,000,000 events" in result.output
@@ -185,7 +193,15 @@ class TestCommand:
 
     @pytest.mark.parametrize(
         ("option", "text"),
-        [("--events", "many"), ("--events", "1.5"), ("--memory-events", "1M,-2"), ("--alpha", "1"), ("--alpha", "x")],
+        [
+            ("--events", "many"),
+            ("--events", "1.5"),
+            ("--memory-events", "1M,-2"),
+            ("--alpha", "1"),
+            ("--alpha", "x"),
+            ("--hot-shares", "0.5,2"),
+            ("--hot-shares", "much"),
+        ],
     )
     def test_options_that_make_no_sense(self, option, text):
         result = CliRunner().invoke(cli, ["replay", option, text])
@@ -202,8 +218,8 @@ class TestOptions:
     def given(self, **changed):
         defaults = {
             "quick": False, "events": "10M", "cores": 2, "repeats": 2, "alternatives": True, "alpha": "2",
-            "alpha_events": None, "memory_events": None, "micro_batches": "12.5k", "error_events": None, "seed": 0,
-            "folder": Path(),
+            "alpha_events": None, "memory_events": None, "hot_shares": "0,0.5", "hot_events": None,
+            "micro_batches": "12.5k", "error_events": None, "seed": 0, "folder": Path(),
         }  # fmt: skip
         return replay_options.options_of(**{**defaults, **changed})
 

@@ -157,7 +157,7 @@ def test_stages_spend_their_turns_where_it_is_decided(monkeypatch):
 def measured(point: Point, auto: float, serial: float, best: float) -> Measured:
     rates = {"serial": serial, "components": best, "auto": auto}
     figures = {name: Figure(name, 1, [Stopwatch(1 / rate)], [Ending("", "")]) for name, rate in rates.items()}
-    return Measured(point, figures, set(), Choice("components", 1, 1, ""), [], False)
+    return Measured(point, figures, set(), Choice("components", 1, 1, ""), [], False, 1.9)
 
 
 def test_goals_name_what_misses_them():
@@ -172,5 +172,5 @@ def test_goals_name_what_misses_them():
     within, median, gain, free = results.goals
     assert (within.points, within.misses) == (4, ["TP θ 0.6, a 1%, C 10 µs, T 5,120: 15.0% behind components"])
     assert (median.points, len(median.misses)) == (1, 1)  # (2.6% + 6%) / 2
-    assert (gain.points, gain.misses) == (2, ["TP θ 0.6, a 1%, C 10 µs, T 5,120: 1.70 × serial"])
-    assert (free.points, free.misses) == (1, ["TP θ 0.2, a 1%, C 0 µs, T 5,120: 0.94 × serial"])
+    assert (gain.points, gain.misses) == (2, ["TP θ 0.6, a 1%, C 10 µs, T 5,120: 1.70 × serial (plain threads 1.90 ×)"])
+    assert (free.points, free.misses) == (1, ["TP θ 0.2, a 1%, C 0 µs, T 5,120: 0.94 × serial (plain threads 1.90 ×)"])

@@ -27,6 +27,8 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "_memories", {})
     monkeypatch.setattr(auto, "default_threads", lambda: 2)  # also on a machine with one core
     monkeypatch.setattr(auto, "TRIED", 1e9)  # every strategy is worth a try
+    monkeypatch.setattr(auto, "CANDIDATES", len(SAFE))
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", -1.0)
 
 
 @pytest.mark.usefixtures("parallel")

@@ -48,6 +48,14 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {**NESTED, "groups": {"deposit": {"engine": "tpg", "abort": "never"}}},
         ("abort='never'", "eager, lazy"),
     ),
+    "a number as a group": ({**NESTED, "groups": {5: "lock"}}, ("groups= has 5", "groups={")),
+    "a number in a group": ({**NESTED, "groups": {("deposit", 5): "lock"}}, ("groups= has ('deposit', 5)", "groups={")),
+    "a number as an engine": ({**NESTED, "groups": {"deposit": 5}}, ("'deposit' has 5", "groups={")),
+    "options without an engine": ({**NESTED, "groups": {"deposit": {"explore": "ns"}}}, ("'deposit' has", "groups={")),
+    "a number as an option": (
+        {**NESTED, "groups": {"deposit": {"engine": "tpg", 5: 1}}},
+        ("'deposit' has an option 5", "groups={"),
+    ),
     "keys and functions": ({**NESTED, "groups": {"hot keys": "tpg", "deposit": "lock"}}, ("'hot keys'", "cold keys")),
     "only hot keys": ({**NESTED, "groups": {"hot keys": "tpg"}}, ("'cold keys'", "groups={")),
 }

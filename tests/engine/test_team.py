@@ -9,11 +9,14 @@ import sys
 import threading
 import time
 import weakref
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
+from mainstem.engine.strategies.nested import run_at_once
 from mainstem.team import Team, default_threads, team
 
 
@@ -164,3 +167,19 @@ def test_teams_are_shared_by_size() -> None:
 def test_a_team_of_nobody_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 thread, not 0"):
         Team(0)
+
+
+def test_an_interrupt_stops_works_that_run_at_once() -> None:
+    """Each on a team of its own: the caller, which the interrupt reaches, runs none of them."""
+    works = [SimpleNamespace(threads=1, control=np.zeros(CONTROL_WORDS, np.int64)) for _ in range(2)]
+    ended = []
+
+    def run(work: Any, team_of_its_own: Any) -> None:
+        if work is works[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+        wait_for_stop(work.control)
+        ended.append(work)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_at_once(works, run)  # type: ignore[arg-type]
+    assert len(ended) == 2

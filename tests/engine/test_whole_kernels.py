@@ -146,7 +146,7 @@ class Run:
 
     def locks(self) -> list[np.ndarray]:
         ops, rows = len(self.batch.op_row), self.batch.rows
-        return [self.zeros(ops), self.zeros(ops), *(self.zeros(rows) for _ in range(4))]
+        return [self.zeros(ops), self.zeros(2 * rows)]
 
     def nolock(self) -> None:
         self.on_all(load("locks", self.jit).nolock_run, *self.call(direct), self.part["todo"], self.code)

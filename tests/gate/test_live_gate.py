@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from gate_live_support import SCHEMA, rows_of, table
 
 import mainstem as ms
 from mainstem.gate import Gate
+from mainstem.gate.live.blocks import Blocks
 from mainstem.gate.live.kernels import tgate
 from mainstem.gate.live.listed import Listed
+from mainstem.gate.piece import Chunk
+from mainstem.gate.raw import Raw
 
 KINDS = ["blocks", "list", "queues", "skiplist"]
 
@@ -114,6 +120,127 @@ def test_wrong_uses_are_named() -> None:
         gate.insert(table([(1, 1, 0)]), input=1)
     with pytest.raises(ms.InputError, match="can't be inserted"):
         gate.insert(5, input=0)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "list"])
+def test_a_reader_that_meets_the_last_close_gets_the_last_rows(kind: str) -> None:
+    gate = Gate(2, events=SCHEMA, kind=kind)
+    gate.insert(table([(1, 0, 0), (2, 0, 1)]), input=0)
+    gate.close(0)
+    close_input, found = gate._order.close, []
+
+    def slowly(number: int) -> None:
+        found.append(gate.closed)  # what a reader would see now
+        close_input(number)
+
+    gate._order.close = slowly  # type: ignore[method-assign]
+    gate.close(1)
+    assert found == [False] and gate.closed
+    assert sum(map(len, gate.batches(100))) == 2
+
+
+def test_an_insert_under_way_is_not_yet_what_its_input_has_reached() -> None:
+    now = [0.0]
+    gate = Gate(2, events=SCHEMA, idle=1.0, clock=lambda: now[0])
+    gate.insert(table([(1, 0, 0)]), input=0)
+    gate.insert(table([(1, 1, 0)]), input=1)
+    now[0] = 5.0
+    validator = gate._lanes[0].validator
+    accept = validator.accept
+
+    def accept_and_read(raw: Raw) -> Chunk:
+        chunk = accept(raw)
+        gate.ready()
+        return chunk
+
+    validator.accept = accept_and_read  # type: ignore[method-assign]
+    with pytest.raises(ms.InputError, match="80 comes after 90"):
+        gate.insert(pa.concat_tables([table([(90, 0, 1)]), table([(80, 0, 2)])]), input=0)
+    gate.insert(table([(2, 1, 1)]), input=1)  # input 1 was let wait for nothing beyond 1
+
+
+def test_a_refused_insert_sets_nothing_aside() -> None:
+    gate = Gate(1, events=SCHEMA, on_bad="reject")
+
+    validator = gate._lanes[0].validator
+    accept = validator.accept
+
+    def accept_one(raw: Raw) -> Chunk:
+        if validator.rejects.count:
+            raise ms.InputError("no")
+        return accept(raw)
+
+    validator.accept = accept_one  # type: ignore[method-assign]
+    twice = pa.concat_tables([table([(5, 0, 0), (3, 0, 1)])] * 2)
+    with pytest.raises(ms.InputError, match="no"):
+        gate.insert(twice, input=0)
+    assert gate.rejects.count == 0
+    validator.accept = accept  # type: ignore[method-assign]
+    gate.insert(twice, input=0)
+    assert gate.rejects.table.column("offset").to_pylist() == [1, 3]
+
+
+def test_numbers_of_numpy_are_numbers_and_others_are_refused() -> None:
+    gate = Gate(np.int64(2), events=SCHEMA)  # type: ignore[arg-type]
+    gate.heartbeat(np.int64(1), np.int32(5))  # type: ignore[arg-type]
+    for wrong in (1.5, True, "1"):
+        with pytest.raises(ms.InputError, match="is no 64-bit integer"):
+            gate.heartbeat(0, wrong)  # type: ignore[arg-type]
+        with pytest.raises(ms.InputError, match="the gate has the inputs 0 to 1"):
+            gate.close(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ms.InputError, match="a gate has 1 to"):
+            Gate(wrong, events=SCHEMA)  # type: ignore[arg-type]
+    for idle in ("2", True, float("nan"), float("inf")):
+        with pytest.raises(ms.InputError, match="an input is silent for some time"):
+            Gate(1, events=SCHEMA, idle=idle)  # type: ignore[arg-type]
+
+
+def test_a_run_over_a_gate_takes_no_setting_that_the_gate_has_decided() -> None:
+    app, _, _ = bank()
+    gate = Gate(1, events=app)
+    with pytest.raises(ms.InputError, match="on_bad='reject': a gate checks rows as they are inserted"):
+        app.run(gate, on_bad="reject", jit=False)
+    with pytest.raises(ms.InputError, match="unsorted='batch': the inputs of a gate are sorted"):
+        app.run(gate, unsorted="batch", jit=False)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_blocks_take_no_more_than_asked_for_and_lose_nothing(limit: int) -> None:
+    """One input in many short runs, one in a long one, one that has little: shares of the limit are uneven."""
+    blocks = Blocks(3)
+    for ts in range(40):
+        blocks.add(0, np.array([ts // 2]))
+    blocks.add(1, np.arange(25))
+    blocks.add(2, np.array([3, 3, 24]))
+    right = sorted([(ts // 2, 0) for ts in range(40)] + [(ts, 1) for ts in range(25)] + [(ts, 2) for ts in (3, 3, 24)])
+    ready = [place for place in right if place <= (19, 0)]
+    taken = 0
+    while len(found := blocks.take(limit)):
+        assert min(limit / 2, len(ready) - taken) <= len(found) <= limit
+        part = [number for _, number in ready[taken : taken + len(found)]]
+        assert found.counts == [part.count(number) for number in range(3)]
+        taken += len(found)
+        assert found.watermark == ready[taken - 1] or (taken == len(ready) and found.watermark == (19, 0))
+    assert taken == len(ready)
+
+
+def test_blocks_look_only_at_rows_that_can_be_ready() -> None:
+    blocks = Blocks(2)
+    for ts in range(1000):
+        blocks.add(0, np.array([ts]))
+    blocks.promise(1, 10)
+
+    class Counted(deque[np.ndarray]):
+        looked = 0
+
+        def __iter__(self) -> Iterator[np.ndarray]:
+            for run in super().__iter__():
+                Counted.looked += 1
+                yield run
+
+    blocks._inputs[0].runs = Counted(blocks._inputs[0].runs)
+    assert len(blocks.take(100)) == 11
+    assert Counted.looked <= 2 * 12
 
 
 def test_rows_beyond_the_ring_wait_as_columns() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem.engine import library
-from mainstem.lang import emit, ir
+from mainstem.lang import emit, ir, value_source
 from mainstem.lang.flow import Flow
 from mainstem.lang.lowering import Lowered
 from mainstem.lang.parts import Part, decompose
@@ -300,6 +300,6 @@ def models(app: Any, codes: Codes) -> list[Model]:
     builder, bodies = lowered(app)
     space = {"inlined": lambda f: f, "S": [codes.of(s) for s in builder.shared.strings], **library.names(jit=False)}
     for helper in builder.shared.helpers.values():
-        exec("\n".join(emit.helper_source(helper)), space)
+        exec("\n".join(value_source.helper_source(helper)), space)
     split = [(b, decompose(b, set(builder.checks), Flow(b.block))) for b in bodies]
     return [Model(body, parts, space, codes) for body, parts in split if parts]

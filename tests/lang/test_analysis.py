@@ -107,6 +107,9 @@ def test_explain_names_functions_tables_engine_and_plan() -> None:
     assert graph.startswith("flowchart LR")
     assert '"transfer"' in graph
     assert bank().explain("svg").startswith("<svg")
+    odd = bank()
+    odd.transaction(odd.spec.functions[0].function, name='a "b"\nc')
+    assert '|"a #quot;b#quot; c"|' in odd.explain("mermaid")
     with pytest.raises(ms.ProgramError, match="can't write 'png'"):
         bank().explain("png")  # type: ignore[arg-type]
 

@@ -392,6 +392,13 @@ with app.atomic(Move):
     module = program("LOW = 3\n" + writing.replace("LEVEL", "PL2"))
     with pytest.raises(ms.ProgramError, match=r"table Account is changed or read by 'pay' \(PL2\) and 'look' \(PL4\)"):
         module.app.explain()
+    events = [module.Move(ts=1, src=1, dst=2, amount=3, keys=())]
+    with pytest.raises(ms.ProgramError, match=r"'pay' \(PL2\) and 'look' \(PL4\)"):
+        module.app.run(events, jit=False)
+    assert module.app.run(events, jit=False, isolation="PL4").stats.committed == 2
+    ordered = program("LOW = 3\n" + writing.replace("LEVEL", "PL4")).app
+    with pytest.raises(ms.ProgramError, match=r"'pay' \(PL2\) and 'look' \(PL2\)"):
+        ordered.run(events, jit=False, isolation="PL2", protocol="lock")
 
 
 def test_levels_of_groups() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,3 +241,60 @@ def test_an_exit_inside_a_while_that_state_decides_about_ends_it() -> None:
 
     rows = agreed(app, [Event(ts=i, a=i % 2, opt=(None, 0, 5)[i % 3]) for i in range(12)])
     assert {r["reason"] for r in rows} == {None, "null value"}
+
+
+def uncompiled(app: ms.App, events: list[Any]) -> list[dict[str, Any]]:
+    """`agreed` without compiling: for meanings that are not the compiler's."""
+    oracle = app.run(events, engine="oracle")
+    for engine in ("serial", "interpreted", "mvlk", "tpg"):
+        result = app.run(events, engine=engine, jit=False)
+        assert result.outputs.to_pylist() == oracle.outputs.to_pylist(), engine
+        assert result.digest == oracle.digest, engine
+    return oracle.outputs.to_pylist()
+
+
+def test_an_empty_reason_aborts(tmp_path: Path) -> None:
+    app = ms.App("silent")
+
+    @app.event
+    class Event:
+        a: int
+
+    @app.table(key=int)
+    class Total:
+        n: int = 0
+
+    @app.on(Event)
+    def run(e):
+        Total[e.a].n += 1
+        if e.a == 1:
+            ms.abort("")
+        ms.require(e.a != 2, "")
+        Total[e.a].n += 100
+
+    events = [Event(ts=i, a=i % 3) for i in range(6)]
+    rows = uncompiled(app, events)
+    assert [row["reason"] for row in rows] == [None, "", "", None, "", ""]
+    assert app.state["Total"].to_pylist() == [{"key": 0, "n": 202}]
+    written = app.run(events, out=tmp_path / "out", jit=False)
+    assert written.outputs.to_pylist() == rows
+
+
+def test_defaults_of_arrays_are_of_the_type_of_their_cells() -> None:
+    app = ms.App("cells")
+
+    @app.event
+    class Event:
+        a: int
+
+    @app.table(key=int)
+    class Cell:
+        n: int = 0
+        w: ms.Array[float, 2] = (1, 2)
+
+    @app.on(Event)
+    def run(e):
+        Cell[e.a].n += 1
+        return {"o": Cell[e.a].w[0] * e.a * e.a}
+
+    assert uncompiled(app, [Event(ts=1, a=2**40)])[0]["o"] == 2.0**80

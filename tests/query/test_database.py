@@ -15,8 +15,10 @@ from store_driver import SCHEMAS, accounts, visits
 
 from mainstem.errors import CorruptError, InputError, StoreError
 from mainstem.query import Database, open_db
+from mainstem.query.view import View
 from mainstem.store import Store, write_shard_file
 from mainstem.store.layout import Layout
+from mainstem.store.log import Commit
 
 TOTAL = 1000
 
@@ -201,6 +203,20 @@ def test_a_lost_shard_file_is_reported_every_time(tmp_path: Path) -> None:
         assert db.get("Visit", ("a", 1)) == {"count": 1}
 
 
+def test_an_interrupt_while_following_loses_no_commit(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(view: View, commit: Commit) -> bool:
+        raise KeyboardInterrupt
+
+    with open_db(small) as db, Store.open(small, SCHEMAS) as store:
+        store.commit({"Account": accounts([(7, 70, "g")])}, {"batch": 6})
+        with monkeypatch.context() as patch:
+            patch.setattr(View, "apply_commit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                db.get("Account", 7)
+        assert db.get("Account", 7) == {"balance": 70, "owner": "g"}
+        assert db.epoch == 6
+
+
 def test_what_a_reader_shows_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer may not have synced yet: then the reader does, before anybody can act on the commit."""
     with Store.open(tmp_path, SCHEMAS, durability="none") as store, open_db(tmp_path) as db:
@@ -226,7 +242,7 @@ def test_many_threads_share_a_reader(small: Path) -> None:
 
 
 def test_not_a_store(tmp_path: Path) -> None:
-    for path, what in ((tmp_path, "it has no file FORMAT"), (tmp_path / "none", "it is not a directory")):
+    for path, what in ((tmp_path, "it has no file FORMAT"), (tmp_path / "none", "it does not exist")):
         with pytest.raises(StoreError, match=rf"{path} is not a Mainstem directory: {what}\n  give the directory that"):
             open_db(path)
 

@@ -138,6 +138,16 @@ def test_exports_that_are_brought_up_to_date_equal_new_ones(
         assert handed_out == expected
 
 
+def test_an_export_tells_zero_from_minus_zero() -> None:
+    schema = TableSchema("T", (Type("int"),), True, (Field("v", Type("float")),))
+    table = State({"T": schema}).tables["T"]
+    export = Export(table)
+    for value in (0.0, -0.0, 0.0):
+        table.apply(pa.table({"key": [1], "v": [value]}, schema=schema.arrow))
+        export.outdated = True
+        assert str(export.arrow()["v"][0]) == str(value)
+
+
 def fresh(table: TableState) -> pa.Table:
     """A copy that shares nothing."""
     sink = pa.BufferOutputStream()

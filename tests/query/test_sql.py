@@ -10,6 +10,7 @@ import pytest
 
 from mainstem.errors import QueryError
 from mainstem.query import open_db
+from mainstem.query.shape import check_shape
 
 WRITES = [
     "create table x as select 1",
@@ -109,6 +110,33 @@ def test_forms_that_read(small: Path) -> None:
             "select * from Account a, Visit v where a.key = v.count": 2,
         }.items():
             assert db.sql(query).num_rows == rows, query
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("select " + "(" * 5000, "brackets within brackets"),
+        ("select '" + ")" * 201 + "', " + "[" * 201, "brackets within brackets"),
+        ("select E'\\'" + "(" * 201 + "'", "brackets within brackets"),
+        ("select a" + ".a" * 300, "a name of more than 200 parts"),
+        ('select a' + '."b,c"' * 300, "a name of more than 200 parts"),
+    ],
+)  # fmt: skip
+def test_what_would_take_too_long_to_read_is_refused(query: str, told: str) -> None:
+    with pytest.raises(QueryError, match=told):
+        check_shape(query)
+
+
+def test_long_queries_of_a_usual_shape_are_read(small: Path) -> None:
+    pairs = ", ".join(f"({n}, '({n}')" for n in range(2000))
+    with open_db(small) as db:
+        assert db.sql(f"select count(*) n from (values {pairs}) t")["n"].to_pylist() == [2000]
+        assert db.sql("select " + " + ".join(["Account.key"] * 500) + " as n from Account limit 1").num_rows == 1
+
+
+def test_no_two_columns_of_an_answer_have_the_same_name(small: Path) -> None:
+    with open_db(small) as db:
+        assert db.sql("select 1 as a, 2 as a, 3 as A, 4 as a_1").column_names == ["a", "a_1", "A_2", "a_1_1"]
 
 
 def test_settings_stay(small: Path) -> None:

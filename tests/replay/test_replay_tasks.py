@@ -299,6 +299,17 @@ def test_kept_states_are_bounded(tmp_path: Path, loaded: list[Path], monkeypatch
     assert kept.names() == [second.state_to, tmp_path / "state-third"]
 
 
+def test_states_whose_files_are_gone_are_dropped(tmp_path: Path, loaded: list[Path]) -> None:
+    """Their tasks run elsewhere by now."""
+    jobs, _ = jobs_of(tmp_path, 4)
+    for job in jobs:
+        run_wave(job)
+    assert len(kept.names()) > 1
+    jobs[0].state_to.unlink()
+    kept.drop_lost()
+    assert jobs[0].state_to not in kept.names() and len(kept.names()) == len(jobs) - 1
+
+
 def test_a_state_that_is_mostly_missing_rows_is_not_kept(
     tmp_path: Path, loaded: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import programs
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import mainstem as ms
+from mainstem.store import DurableRun
+from mainstem.testing import load_program
 
 EVENTS = programs.events(300)
 
@@ -75,9 +78,25 @@ def test_outputs_on_disk_equal_outputs_in_memory(tmp_path: Path) -> None:
 
 
 def test_outputs_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
-    programs.app.run(EVENTS, initial=programs.initial(), out=tmp_path / "out")
+    out = tmp_path / "out"
+    programs.app.run(EVENTS, initial=programs.initial(), out=out)
     with pytest.raises(ms.InputError, match="outputs of another run"):
-        programs.app.run(EVENTS, initial=programs.initial(), out=tmp_path / "out")
+        programs.app.run(EVENTS, initial=programs.initial(), out=out)
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    for resume in (False, True):
+        (tmp_path / f"state-{resume}").mkdir()  # a folder that is there says nothing about whose outputs these are
+        with pytest.raises(ms.InputError, match=r"the last commit of .* put its outputs into no folder"):
+            programs.app.run(EVENTS, state=tmp_path / f"state-{resume}", out=out, resume=resume)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+
+
+def test_two_runs_at_once_do_not_share_a_folder_of_outputs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with DurableRun(programs.app.program, tmp_path / "one", out=out):
+        for state in (None, tmp_path / "two"):
+            with pytest.raises(ms.StoreError, match="gets the outputs of another run right now"):
+                programs.app.run(EVENTS, initial=programs.initial(), state=state, out=out)
+    programs.app.run(EVENTS, initial=programs.initial(), state=tmp_path / "two", out=out)
 
 
 def test_statistics_come_as_arrow() -> None:
@@ -106,6 +125,12 @@ def test_rejected_rows_are_kept_and_take_no_seq() -> None:
         ({"initial": {"Acount": pa.table({"key": [1]})}}, "no table 'Acount'"),
         ({"initial": {"Account": {"key": 1}}}, "pass Arrow tables"),
         ({"engine": "oracle", "out": "somewhere"}, "keeps nothing on disk"),
+        ({"engine": "oracle", "explore": "bfs"}, "'oracle' has no option 'explore'"),
+        ({"engine": "oracle", "threads": -3}, "threads=-3"),
+        ({"engine": "oracle", "durability": "bogus"}, "unknown durability 'bogus'"),
+        ({"keep": -1}, "keep=-1"),
+        ({"engine": "oracle", "initial": {"Account": pa.table({"key": [1], "blance": [2]})}}, "balance is missing"),
+        ({"engine": "oracle", "initial": {"Account": pa.table({"key": [1], "balance": [2.5]})}}, "cast it to int64"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, object], message: str) -> None:
@@ -114,8 +139,6 @@ def test_wrong_options_are_named(options: dict[str, object], message: str) -> No
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    from mainstem.store import DurableRun
-
     with (
         DurableRun(programs.app.program, tmp_path / "state", initial=programs.initial()),
         pytest.raises(ms.LockedError, match="process"),
@@ -149,3 +172,30 @@ def test_tables_outside_transactions_say_where_to_look() -> None:
         programs.Account[1].balance
     with pytest.raises(ms.MainstemError, match="tables: none"):
         ms.App("fresh").state["Account"]
+
+
+@pytest.mark.parametrize("options", [{"engine": "seriall"}, {"batch": 0}, {"threads": -1}, {"history": True}], ids=str)
+def test_a_refused_run_commits_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ms.MainstemError):
+        programs.app.run(EVENTS, state=tmp_path / "state", initial=programs.initial(), jit=False, **options)
+    assert_same(programs.app.run(EVENTS, state=tmp_path / "state", initial=programs.initial(), jit=False))
+
+
+def test_the_oracle_takes_the_last_row_of_a_key() -> None:
+    twice = {"Account": pa.table({"key": [1, 1], "balance": [5, 50]})}
+    for engine in ("oracle", "serial"):
+        programs.app.run(EVENTS.slice(0, 0), initial=twice, engine=engine, jit=False)
+        assert programs.app.state["Account"].to_pylist() == [{"key": 1, "balance": 50}], engine
+
+
+@pytest.mark.parametrize("what", ["events", "functions"])
+def test_more_names_than_outputs_tell_apart_are_refused(what: str) -> None:
+    head = "import mainstem as ms\napp = ms.App('many')\n@app.event\nclass First:\n    a: int\n"
+    event = "@app.event\nclass E{0}:\n    a: int\n@app.on(E{0})\ndef f(e):\n    return {{'x': {0}}}\n"
+    function = "@app.on(First)\ndef f{0}(e):\n    return {{'x': {0}}}\n"
+    body = [(event if what == "events" else function).format(n) for n in range(129)]
+    most = load_program(head + "".join(body[:127]), f"most_{what}")
+    made = most.First(ts=1, a=1) if what == "functions" else most.E126(ts=1, a=1)
+    assert most.app.run([made], engine="oracle").outputs["x"].to_pylist()[-1] == 126
+    with pytest.raises(ms.ProgramError, match=r"has 1(29|30) .*, and outputs tell 128 apart"):
+        load_program(head + "".join(body), f"too_many_{what}").app.explain()

@@ -341,11 +341,11 @@ class Diary(Interpreter):
         super().__init__(app.spec, None)
         self.pages: list[tuple[dict[str, dict[Any, Any]], set[Row]]] = []
 
-    def _transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> dict[str, Any]:
+    def transaction(self, name: str, function: Callable[..., Any], event: SimpleNamespace) -> dict[str, Any]:
         before = {table: dict(rows) for table, rows in self.rows.items()}
         for keys in self.changed.values():
             keys.clear()
-        done = super()._transaction(name, function, event)
+        done = super().transaction(name, function, event)
         self.pages.append((before, {(table, key) for table, keys in self.changed.items() for key in keys}))
         return done
 

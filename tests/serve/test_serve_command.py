@@ -72,7 +72,7 @@ def test_a_port_in_use(folder: Path) -> None:
 
 
 def test_folders_that_are_no_store(tmp_path: Path) -> None:
-    for path, what in ((tmp_path / "none", "is not a directory"), (tmp_path, "has no file FORMAT")):
+    for path, what in ((tmp_path / "none", "does not exist"), (tmp_path, "has no file FORMAT")):
         code, errors = run(str(path))
         assert (code, f"{path} is not a Mainstem directory: it {what}" in errors) == (1, True)
 

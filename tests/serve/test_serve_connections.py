@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,12 @@ import pytest
 from serve_fuzz import request
 from serve_support import ENDLESS, TOKEN, Client, make_store
 
+from mainstem.query import Database
 from mainstem.serve import Limits, Running, serving
+from mainstem.serve.ask import Version
+from mainstem.serve.reader import Reader
+from mainstem.serve.server import Server
+from mainstem.serve.service import Service
 
 SLOW = json.dumps({"query": "select count(*) c from range(30000000) a where hash(range) > 5"}).encode()
 
@@ -185,6 +192,48 @@ def test_so_many_connections(tmp_path: Path) -> None:
             late.close()  # the server has not seen the other one go yet
         for client in (*clients, late):
             client.close()
+
+
+def test_loading_an_older_version_takes_no_thread_from_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, go_on = Reader.load, threading.Event()
+
+    def slow(reader: Reader, version: Version) -> Database:
+        go_on.wait(30)
+        return load(reader, version)
+
+    monkeypatch.setattr(Reader, "load", slow)
+    with (
+        serving(make_store(tmp_path / "s"), token=TOKEN, limits=Limits(queries=2)) as started,
+        raw(started) as one,
+        raw(started) as two,
+        raw(started) as three,
+    ):
+        for opened in (one, two, three):
+            opened.sendall(request("/v1/tables/Account/scan?batch=2", "GET"))
+        client = Client(started.url)
+        assert client.sql("select count(*) n from Account").json["rows"] == [{"n": 20}]
+        client.close()
+        go_on.set()
+        for opened in (one, two, three):
+            assert statuses(opened.recv(1 << 16)) == [200]
+
+
+def test_the_clock_goes_on_after_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(make_store(tmp_path / "s"), host="127.0.0.1", port=0, token=TOKEN, limits=None)
+
+    async def tick() -> None:
+        server._loop = asyncio.get_running_loop()
+        server.service = Service(tmp_path / "s", TOKEN, server.limits, server.failed)
+        server.service._reader.refresh = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        server._tick()
+        assert server._ticking is not None and not server._ticking.cancelled()
+        server._ticking.cancel()
+        server.service.close()
+
+    asyncio.run(tick())
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_single_rows_are_answered_while_all_threads_are_busy(tmp_path: Path) -> None:

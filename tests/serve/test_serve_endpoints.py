@@ -181,6 +181,14 @@ def test_values_that_json_has_no_form_for(client: Client) -> None:
     assert datetime.datetime.fromisoformat(row["zoned"]) == NOON.replace(tzinfo=datetime.UTC)
 
 
+def test_years_that_python_has_no_dates_for(client: Client) -> None:
+    answer = client.sql("select '290000-01-01'::timestamp as far, date '0044-03-15 (BC)' as ides, null::date as none")
+    assert answer.json["rows"] == [{"far": "290000-01-01T00:00:00.000000", "ides": "-043-03-15", "none": None}]
+    nested = client.sql("select ['290000-01-01'::timestamp] as far")
+    assert nested.status == 422 and "cast it to text" in nested.detail
+    assert client.sql("select ['290000-01-01'::timestamp] as far", accept=ARROW).status == 200
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
@@ -251,7 +259,8 @@ def test_the_page_needs_nothing_from_elsewhere(client: Client) -> None:
     text = page.body.decode()
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "/v1/tables/{table}/scan" in text and "<script" not in text
-    assert "src=" not in text and "http" not in text.replace("http://127.0.0.1:8642/v1/status", "")
+    own = f"http://127.0.0.1:{client.port}/v1/status"
+    assert own in text and "src=" not in text and "http" not in text.replace(own, "")
 
 
 def test_arrow_answers_have_the_tables_types(client: Client) -> None:

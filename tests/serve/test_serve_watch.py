@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from serve_support import ACCOUNT, SCHEMAS, TOKEN, Client, accounts, make_store, rows_of
 
+from mainstem.query.watch import watch
 from mainstem.serve import Limits, Running, serving
 from mainstem.store import Store
 
@@ -41,6 +42,30 @@ def test_changes_since_an_epoch_as_json_lines(client: Client) -> None:
                {"key": 1, "balance": 110, "owner": "ann", "_deleted": False}]  # fmt: skip
     assert first == {"epoch": 2, "ts": 20, "truncated": False, "rows": changed}
     assert [row["balance"] for row in second["rows"]] == [80, 120]
+
+
+def test_a_silent_watch_reads_the_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def counted(*given: Any) -> Iterator[Any]:
+        begun.append(given)
+        return watch(*given)
+
+    monkeypatch.setattr("mainstem.serve.watching._SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("mainstem.serve.reader.watch", counted)
+    with serving(make_store(tmp_path / "s"), token=TOKEN) as started:
+        told = Client(started.url).get("/v1/watch/Account?seconds=1").body
+    assert told.count(b": nothing new\n\n") >= 2
+    assert len(begun) == 1
+
+
+def test_a_watch_has_no_head(tmp_path: Path) -> None:
+    with serving(make_store(tmp_path / "s"), token=TOKEN, limits=Limits(watchers=1)) as started:
+        client = Client(started.url)
+        answer = client.ask("HEAD", "/v1/watch/Account", None)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET")
+        assert client.get("/v1/watch/Account?since=1&count=1").status == 200, "no watcher is in use"
+        client.close()
 
 
 def test_changes_as_server_sent_events(client: Client) -> None:

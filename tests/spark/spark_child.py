@@ -1,6 +1,7 @@
 """Runs in a process of its own: a driver that a test kills, or a cluster whose executors a test kills.
 
 python spark_child.py stream <plan> <folder>     handle all files of <folder>/log, then end
+python spark_child.py inputs <folder>            handle all files of <folder>/in0, <folder>/in1, …, then end
 python spark_child.py cluster <folder>           replays on two executor processes that are killed on the way
 """
 
@@ -36,6 +37,15 @@ def stream(plan: str, folder: Path) -> None:
         trigger={"availableNow": True}, jit=False,
     )  # fmt: skip
     query.awaitTermination()
+    spark.stop()
+
+
+def inputs(folder: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from inputs_support import live_files
+
+    spark = local_session(2)
+    live_files(spark, folder)
     spark.stop()
 
 
@@ -118,5 +128,7 @@ if __name__ == "__main__":
     MARKS = Path(sys.argv[-1])
     if sys.argv[1] == "stream":
         stream(sys.argv[2], Path(sys.argv[3]))
+    elif sys.argv[1] == "inputs":
+        inputs(Path(sys.argv[2]))
     else:
         cluster(Path(sys.argv[2]))

@@ -166,6 +166,7 @@ def test_inputs_by_event_type(spark: SparkSession, tmp_path: Path) -> None:
     state = tmp_path / "state"
     options = {"state": state, "checkpoint": tmp_path / "checkpoint", "trigger": NOW, "jit": False}
     meters.stream(spark, sources, **options).awaitTermination()
+    meters.run([], state=state, out=state / "outputs", complete=True, jit=False)  # what waits for the other input
     wanted = expected(meters, {"Reading": readings, "Close": closings})
     assert_run(wanted, meters, spark.read.parquet(str(state / "outputs")), state)
 

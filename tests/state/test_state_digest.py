@@ -55,6 +55,23 @@ def test_dictionary_encoding_makes_no_difference() -> None:
     assert of(x=column.dictionary_encode()[1:]) == of(x=column[1:])
 
 
+@pytest.mark.parametrize(
+    "type_",
+    [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())],
+    ids=str,
+)
+def test_encodings_of_text_make_no_difference(type_: pa.DataType) -> None:
+    values = ["a", "bé", None, ""]
+    assert of(x=pa.array(values, type_)) == of(x=pa.array(values))
+
+
+def test_wide_offsets_make_no_difference() -> None:
+    lists = [[b"a", b"bc"], [], None]
+    wide = pa.large_list(pa.large_binary())
+    assert of(x=pa.array(lists, wide)) == of(x=pa.array(lists, pa.list_(pa.binary())))
+    assert of(x=pa.array([b"ab"], pa.binary(2))) == of(x=pa.array([b"ab"]))
+
+
 def test_what_lies_under_a_null_makes_no_difference() -> None:
     hidden = [pa.array(np.array([1, value, 3]), mask=np.array([False, True, False])) for value in (5, 6)]
     assert of(x=hidden[0]) == of(x=hidden[1])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.state import KeyIndex, index, plain, probe1, probe2, probe3, probe4
+from mainstem.jit import plain
+from mainstem.state import KeyIndex, index, probe1, probe2, probe3, probe4
 from mainstem.state.mixing import mix
 
 EDGES = [0, 1, -1, 2**16 - 1, 2**16, 2**31, 2**32, -(2**32), 2**63 - 1, -(2**63)]

@@ -11,8 +11,9 @@ import numba
 import pytest
 
 import mainstem
-from mainstem.jit import JIT_ENABLED
-from mainstem.state import cache_folder, compile_kernel, kernel, plain
+from mainstem.jit import JIT_ENABLED, cache_folder, compile_kernel, frozen_in, kernel, plain
+
+PACKAGE = Path(mainstem.__file__).parent
 
 EXERCISE = """
 import numpy as np
@@ -57,7 +58,7 @@ def test_everything_is_equal_without_the_compiler() -> None:
     assert compiled.split()[:-1] == interpreted.split()[:-1]
 
 
-WHERE = "from mainstem.state import cache_folder; print(cache_folder())"
+WHERE = "from mainstem.jit import cache_folder; print(cache_folder())"
 
 
 def test_cache_folder_can_be_chosen_and_is_used(tmp_path: Path) -> None:
@@ -103,3 +104,21 @@ def test_kernel_and_its_plain_form() -> None:
 def test_a_kernel_that_allocates_does_not_compile() -> None:
     with pytest.raises(numba.core.errors.NumbaRuntimeError, match="NRT required"):
         compile_kernel(allocating)(3)
+
+
+def test_the_cache_knows_every_constant_that_kernels_read(tmp_path: Path) -> None:
+    package = tmp_path / "mainstem"
+    files = {
+        "loops.py": "from .words import (\n    LINE,\n)\nfrom . import whole\n@kernel\n",
+        "words.py": "from mainstem.deep.base import SIZE\nLINE = SIZE\n",
+        "deep/base.py": "SIZE = 8\n",
+        "whole.py": "limit = 3\n",
+        "words_of_others.py": "LINE = 8\n",
+    }
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    found = {path.relative_to(package).as_posix() for path in frozen_in(package)}
+    assert found == {"loops.py", "words.py", "deep/base.py", "whole.py"}
+    own = {path.relative_to(PACKAGE).as_posix() for path in frozen_in(PACKAGE)}
+    assert {"windows/operators/kernels/arrays.py", "gate/live/kernels/base.py", "team.py", "schema.py"} <= own

@@ -243,3 +243,11 @@ def test_state_exports_loads_and_names_its_tables() -> None:
     assert digest(left.export()) == digest(right.export())
     with pytest.raises(InputError, match="there is no table 'Nope'; the tables are: T, Thing"):
         left.apply("Nope", pa.table({}))
+
+
+def test_no_row_has_a_time_beyond_64_bits() -> None:
+    table = new_table(TableSchema("T", (Type("datetime"),), True, (Field("n", Type("int")),)))
+    table.apply(pa.table({"key": pa.array([5], pa.timestamp("us")), "n": [1]}))
+    assert table.get(5) == {"n": 1}
+    assert table.get(2**70) is None
+    assert table.get_many([2**70] * 9 + [5])[-1] == {"n": 1}

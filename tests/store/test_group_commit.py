@@ -154,6 +154,17 @@ def test_a_failed_output_stops_the_writer_before_its_commit(tmp_path: Path) -> N
     assert sorted(entry.name for entry in out.iterdir()) == ["part-1"]
 
 
+def test_a_commit_whose_outputs_can_not_be_published_is_durable(tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    (out / "part-1" / "in the way").mkdir(parents=True)
+    store = Store.open(tmp_path / "s", SCHEMAS, durability="batch")
+    commit(store, 1, out)
+    with pytest.raises(StoreError, match=r"can't publish .*part-1(.*\n)+  commit 1 is durable, but not published"):
+        store.flush()
+    store.close()
+    assert contents(tmp_path / "s")[0] == 1
+
+
 def test_readers_see_durable_commits_and_rarely_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the writer has synced, and told so, a reader does not sync again."""
     with Store.open(tmp_path, SCHEMAS, durability="batch") as store, open_db(tmp_path) as db:

@@ -222,11 +222,37 @@ def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_nothing_is_created_unless_asked(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not a Mainstem directory: it is not a directory"):
+    with pytest.raises(StoreError, match="not a Mainstem directory: it does not exist"):
         Store.open(tmp_path / "new", SCHEMAS, create=False)
     with pytest.raises(StoreError, match="not a Mainstem directory: it has no file FORMAT"):
         Store.open(tmp_path, SCHEMAS, create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_without_empty_folders_is_complete(tmp_path: Path) -> None:
+    with Store.open(tmp_path, SCHEMAS) as store:
+        store.commit({"Account": accounts([(1, 10, "a")])}, {})
+    (tmp_path / "snapshots").rmdir()
+    (tmp_path / "shards").rmdir()
+    with Store.open(tmp_path, SCHEMAS) as store:
+        assert rebuild(store.replay())["Account"] == {(1,): (10, "a")}
+        store.snapshot()
+    shutil.rmtree(tmp_path / "log")
+    with pytest.raises(StoreError, match=r"log"):
+        Store.open(tmp_path, SCHEMAS)
+
+
+def test_a_replay_that_stops_half_way_blocks_nothing(tmp_path: Path) -> None:
+    with Store.open(tmp_path, SCHEMAS) as store:
+        for action in (store.snapshot, lambda: list(store.replay()), store.close):
+            if store.epoch < 2:
+                store.commit({"Account": accounts([(store.epoch, 10, "a")])}, {})
+                store.commit({"Visit": visits([("x", 1, 1)])}, {})
+            half = store.replay()
+            next(half)
+            action()
+            with pytest.raises(StoreError, match="before all rows were read"):
+                next(half)
 
 
 def test_a_path_that_is_a_file(tmp_path: Path) -> None:

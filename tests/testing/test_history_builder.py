@@ -39,6 +39,8 @@ def test_what_can_not_have_happened_is_refused() -> None:
         one.read("x", of=two)
     with pytest.raises(ValueError, match="can't install 'x', which it has not written"):
         one.install("x")
+    with pytest.raises(ValueError, match="can't install 'x', which it has not written"):
+        one.commit("x")
     one.write("x").install("x")
     with pytest.raises(ValueError, match="has installed 'x' already"):
         one.install("x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -148,6 +149,25 @@ def test_a_changed_file_is_refused(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match=r"manifest\.json can't be read"):
         tools.restore(out, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"epoch": "7"}, "epoch is '7'"),
+        ({"tables": []}, "'list' object"),
+        ({"tables": {"Account": {}}}, "'schema' is missing"),
+        ({"meta": None}, "meta is None"),
+        ({"meta": {"seq": "many"}}, "seq is 'many'"),
+        ({"manifest": "1"}, "manifest is '1'"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(directory: Path, tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    manifest = tmp_path / "out" / "manifest.json"
+    tools.export(directory, tmp_path / "out")
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **change}))
+    with pytest.raises(CorruptError, match=rf"manifest\.json can't be read: .*{told}"):
+        tools.restore(tmp_path / "out", tmp_path / "again")
 
 
 def test_what_restore_does_not_take(directory: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import mainstem as ms
@@ -16,7 +17,9 @@ from mainstem.engine.kernels.control import LINE, STOP
 from mainstem.errors import InputError, ProgramError
 from mainstem.schema import EventSchema, Field, Type
 from mainstem.team import STOP_WORD
-from mainstem.windows.operators import OPERATORS, Timing, aggregate, prepare, run, running
+from mainstem.windows.choice import WHOLE_INPUTS
+from mainstem.windows.operators import OPERATORS, Timing, aggregate, choice, prepare, run, running, summed
+from mainstem.windows.operators.sliced import aggregate_slices
 from mainstem.windows.plain import PlainEvent, closed_windows
 from mainstem.windows.window import Window, window_of
 
@@ -74,6 +77,42 @@ def stalls(random: np.random.Generator, inputs: list[pa.Table]) -> np.ndarray:
         )
         due.append(np.cumsum(pauses))
     return np.concatenate(due)
+
+
+def agree_in_slices(seed: int, rows: int = 120) -> None:
+    """`panes` over tables, cut into any number of slices."""
+    random = np.random.default_rng(seed)
+    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
+    if seed % 5 == 0:  # keys that are too far apart to be their own numbers
+        inputs = [t.set_column(1, "meter", pc.multiply(t["meter"], 10**15)) for t in inputs]
+    by = [("meter",), (), ("zone",), ("zone", "meter"), ("ok",)][seed % 5 if seed % 5 else seed % 2]
+    where = "ok" if seed % 3 == 0 else None
+    aggregates = COMMUTATIVE | IN_ORDER | {"least": ms.min("wh"), "latest": ms.last("ok")}
+    shape = window(int(random.integers(1, 50)), int(random.integers(1, 60)), by, where, **aggregates)
+    for slices in (None, 1, 2, 9):
+        found = aggregate_slices(shape, inputs, int(random.integers(1, 4)), slices)
+        assert found.to_pylist() == defined(shape, inputs), f"seed {seed}, {slices} slices"
+
+
+def agree_in_sums(seed: int, rows: int = 120) -> None:
+    """Windows with sums only: whether a matrix is never taken, whenever it is no larger than the events, or always."""
+    random = np.random.default_rng(seed)
+    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
+    shift, factor = int(random.integers(-20, 20)), 2**49 if seed % 4 == 0 else 1  # may need two words
+    inputs = [t.set_column(1, "meter", pc.add(t["meter"], shift)) for t in inputs]
+    inputs = [t.set_column(3, "wh", pc.multiply(t["wh"], factor)) for t in inputs]
+    count, mean, total = {"n": ms.count()}, {"mean": ms.avg("wh")}, {"total": ms.sum("wh")}
+    shown = [count, mean, total, count | total]
+    by, where = [("meter",), ("meter",), (), ("zone", "meter"), ("ok",)][seed % 5], "ok" if seed % 3 == 0 else None
+    aggregates = shown[int(random.integers(0, 4))]
+    shape = window(int(random.integers(1, 50)), int(random.integers(1, 60)), by, where, **aggregates)
+    wanted = defined(shape, inputs)
+    for share in (0, summed.MATRIX_SHARE, 10**6):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(summed, "MATRIX_SHARE", share)
+            for slices in (None, 2, 9):
+                found = aggregate_slices(shape, inputs, 2, slices).to_pylist()
+                assert found == wanted, f"seed {seed}, {slices} slices, share {share}"
 
 
 def agree(seed: int, operator: str, rows: int = 120) -> None:
@@ -149,6 +188,88 @@ class TestLikeTheDefinition:
             aggregate(window(n=ms.count()), inputs_of(np.random.default_rng(1), 4, 90, 3), operator)
 
 
+class TestPanesOverTables:
+    def test_slices_are_the_definition(self):
+        for seed in range(40):
+            agree_in_slices(seed)
+
+    def test_sums_are_the_definition(self):
+        for seed in range(60):
+            agree_in_sums(seed)
+
+    def test_rows_are_chosen_bit_by_bit(self):
+        """Conditions that begin within a byte, in several chunks, with nulls; inputs of more than one piece."""
+        random = np.random.default_rng(9)
+        for rows, offset in ((1, 0), (31, 3), (33, 7), (64, 0), (70_000, 5), (140_001, 33)):
+            ts, ok = np.cumsum(random.integers(0, 2, rows + offset)), random.random(rows + offset) < 0.1
+            given = pa.table({"ts": ts, "meter": ts % 7, "ok": pa.array(ok, mask=random.random(rows + offset) < 0.1)})
+            cut = given.slice(offset)
+            wanted = cut.filter(pc.fill_null(cut["ok"], False))
+            for table in (cut, pa.concat_tables([cut.slice(0, rows // 3), cut.slice(rows // 3)])):
+                found = aggregate(window(5, 5, where="ok", n=ms.count()), [table], threads=2)
+                assert found.equals(aggregate(window(5, 5, n=ms.count()), [wanted], "mq")), (rows, offset)
+
+    @pytest.mark.long
+    def test_many_more_slices(self):
+        for seed in range(1_000, 3_000):
+            agree_in_slices(seed, rows=300)
+            agree_in_sums(seed, rows=300)
+
+    @pytest.mark.parametrize("operator", ["panes", "auto"])
+    def test_what_needs_the_order_is_merged(self, operator: str):
+        aggregates = {
+            "total": ms.sum("price"), "low": ms.min("price"), "kinds": ms.distinct("zone"),
+            "folded": ms.fold(lambda so_far, wh: so_far * 31 + wh, 7, "wh"),
+        }  # fmt: skip
+        for seed in range(8):
+            inputs = inputs_of(np.random.default_rng(seed), 1 + seed, 60, 5)
+            shape = window(20, 6, ("zone",) if seed % 2 else ("meter",), "ok" if seed % 3 == 0 else None, **aggregates)
+            assert aggregate(shape, inputs, operator).to_pylist() == defined(shape, inputs)
+
+    def test_windows_of_events_are_merged(self):
+        table = pa.table({"ts": [1, 2, 3, 4], "meter": [7, 7, 8, 7]})
+        shape = window_of(EVENT, 0, "usage", 2, 1, ("meter",), "events", None, {"n": ms.count()})
+        found = aggregate(shape, [table, table.slice(3)]).to_pylist()
+        assert [(row["meter"], row["start"], row["end"]) for row in found] == [(7, 1, 2), (7, 2, 4), (7, 4, 4)]
+
+    def test_sums_are_checked_window_by_window(self):
+        table = pa.table({"ts": [1, 2, 3], "meter": [0, 0, 0], "wh": [2**62, -(2**62), 2**62]})
+        shape = window(3, 3, total=ms.sum("wh"))
+        assert aggregate(shape, [table])["total"].to_pylist() == [0, 2**62]
+        with pytest.raises(InputError, match=r"sum\('wh'\) of window usage that starts at 0 is 9223372036854775808"):
+            aggregate(shape, [table, table.slice(0, 1), table.slice(0, 1)])
+
+    def test_other_events_and_missing_values(self):
+        table = pa.table({"ts": [1, 2, 3], "event": ["Reading", "Outage", "Reading"], "meter": [7, None, 8]})
+        found = aggregate(window(10, 10, n=ms.count()), [table])
+        assert found.select(["meter", "n"]).to_pylist() == [{"meter": 7, "n": 1}, {"meter": 8, "n": 1}]
+        with pytest.raises(InputError, match="row 1 of input 0 has no 'meter'"):
+            aggregate(window(10, 10, n=ms.count()), [table.drop_columns("event")])
+
+    def test_inputs_are_checked(self):
+        good, bad = pa.table({"ts": [1], "meter": [0]}), pa.table({"ts": [2, 9, 4], "meter": [0, 0, 0]})
+        with pytest.raises(InputError, match="row 2 of input 1 has ts 4, after one with ts 9"):
+            aggregate(window(n=ms.count()), [good, bad])
+        with pytest.raises(InputError, match=r"has ts 4611686018427387905, and window usage takes ts from"):
+            aggregate(window(n=ms.count()), [pa.table({"ts": [2**62 + 1], "meter": [0]})])
+        with pytest.raises(InputError, match="window usage has no input"):
+            aggregate(window(), [])
+
+    def test_no_events_and_far_out(self):
+        nothing = inputs_of(np.random.default_rng(0), 1, 0, 1)
+        assert aggregate(window(), nothing * 3).num_rows == 0
+        table = pa.table({"ts": [-(2**62), 0, 2**62], "meter": [-(2**63), 1, 2**63 - 1]})
+        assert aggregate(window(10, 5, n=ms.count()), [table]).equals(
+            aggregate(window(10, 5, n=ms.count()), [table], "mq")
+        )
+
+    def test_the_choice_says_why(self):
+        assert choice(window()) == choice(window(), "panes")
+        assert choice(window())[0] == "panes" and "no merge" in choice(window())[1]
+        assert "x=sum('price') of window usage is of floats" in choice(window(x=ms.sum("price")))[1]
+        assert choice(window(), "wiml") == ("wiml", "it was asked for")
+
+
 class TestRefusals:
     @pytest.mark.parametrize("aggregates", [{"first": ms.first("wh")}, {"last": ms.last("ok")}])
     def test_order_needs_order(self, aggregates):
@@ -162,7 +283,7 @@ class TestRefusals:
             aggregate(window(x=given), [], operator)
 
     def test_an_unknown_operator(self):
-        with pytest.raises(ProgramError, match=r"'tea' can't be used: there are mq, mq_lf, tuml_sc, tuml_mc, wiml"):
+        with pytest.raises(ProgramError, match=r"no operator 'tea'\n.*mq, mq_lf, tuml_sc, tuml_mc, wiml, panes, auto"):
             aggregate(window(), [], "tea")
 
     def test_an_unsorted_input_is_named(self):
@@ -200,12 +321,19 @@ def test_teams_and_strategies_stop_by_the_same_word():
 def test_uncompiled_kernels_mean_the_same():
     """In a process of its own: whether kernels are compiled is decided when they are imported."""
     code = f"""
-from test_operators import OPERATORS, agree
+from test_operators import OPERATORS, agree, agree_in_slices, agree_in_sums
 for operator in OPERATORS:
     for seed in range({UNCOMPILED_SEEDS}):
         agree(seed, operator, rows=40)
+for seed in range({UNCOMPILED_SEEDS}):
+    agree_in_slices(seed, rows=40)
+    agree_in_sums(seed, rows=40)
 print("agreed")
 """
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = {**os.environ, "MAINSTEM_JIT": "0", "PYTHONPATH": path}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "agreed\n"
+
+
+def test_names_of_operators_are_known_without_their_code():
+    assert tuple(OPERATORS) == WHOLE_INPUTS

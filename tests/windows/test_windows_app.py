@@ -246,7 +246,7 @@ NAMES: Sequence[tuple[dict[str, Any], str]] = [
     ({"by": "kwh"}, "by='kwh' is a column of type float"),
     ({"by": ["meter", "meter"]}, "window w groups by meter, meter"),
     ({"x": ms.sum("text")}, "x: sum\\('text'\\) takes a column of int, float without null, and this one is str"),
-    ({"x": ms.min("maybe")}, "x: min\\('maybe'\\) takes a column of .* and this one is int | None"),
+    ({"x": ms.min("maybe")}, "x: min\\('maybe'\\) takes a column of .* and this one is int \\| None"),
     ({"x": ms.avg("nothing")}, "x=avg\\('nothing'\\): 'nothing' names no column"),
     ({"x": 3}, "x=3 is no aggregate"),
     ({"x": ms.any("meter")}, "any\\('meter'\\) takes a column of bool"),
@@ -257,6 +257,12 @@ NAMES: Sequence[tuple[dict[str, Any], str]] = [
     ({"where": "kwh"}, "where='kwh' is a column of Reading of type float"),
     ({"name": "Reading"}, "Reading is declared twice in app errors"),
     ({"name": "two words"}, "a window named 'two words'"),
+    ({"name": "class"}, "a window named 'class'"),
+    ({"name": "int"}, "a window named 'int'"),
+    ({"name": 3}, "a window named 3"),
+    ({"by": 5}, "window w has by=5"),
+    ({"by": [5]}, "by=5 names no column"),
+    ({"class": ms.count()}, "would have a column 'class', which is one of Mainstem's own or of Python's"),
 ]
 
 
@@ -279,6 +285,29 @@ def test_declarations_that_are_refused(changed: dict[str, Any], message: str) ->
     assert error.value.file == __file__
 
 
+def test_a_window_may_have_any_other_name() -> None:
+    app = ms.App("named")
+
+    @app.event
+    class Tick:
+        ok: bool
+
+    for name in ("TABLE", "e", "match"):
+        app.window(Tick, size=5, by="ok", name=name, n=ms.count())
+    found = app.run([Tick(ts=1, ok=True)], progress=None, jit=False).outputs.to_pylist()
+    assert [(row["event"], row["n"]) for row in found] == [("TABLE", 1), ("e", 1), ("match", 1)]
+
+
+def test_event_types_and_windows_have_a_limit_together() -> None:
+    app = ms.App("many")
+    ticks = [app.event(type(f"E{n}", (), {"__annotations__": {"v": int}, "__module__": __name__})) for n in range(127)]
+    app.window(ticks[0], size=5, name="first_window", n=ms.count())
+    assert app.run([ticks[0](ts=1, v=1)], progress=None, jit=False).outputs.num_rows == 1
+    app.window(ticks[0], size=5, name="second_window", n=ms.count())
+    with pytest.raises(ms.ProgramError, match="129 event types and windows, and outputs tell 128 apart"):
+        app.run([ticks[0](ts=1, v=1)], progress=None, jit=False)
+
+
 def test_what_windows_are_not() -> None:
     app = ms.App("nesting")
 
@@ -293,8 +322,8 @@ def test_what_windows_are_not() -> None:
         app.derive(sums, extra=int)
     with pytest.raises(ms.ProgramError, match="sums is declared twice"):
         app.window(Tick, size=5, name="sums", total=ms.sum("value"))
-    with pytest.raises(ms.ProgramError, match=r"app.replay can't run app nesting: it has windows \(sums\)"):
-        app.replay(None, "nowhere")  # type: ignore[arg-type]
+    with pytest.raises(ms.ProgramError, match=r"explain\(what_if=…\) can't run app nesting: it has windows \(sums\)"):
+        app.explain(what_if={"hosts": 2}, log=[])
     with pytest.raises(ms.ProgramError, match=r"ms\.sum of 3"):
         ms.sum(3)  # type: ignore[arg-type]
     with pytest.raises(ms.ProgramError, match="starts with 'a', a str"):
@@ -327,3 +356,31 @@ def test_values_that_can_not_be(engine: str) -> None:
         other.window(Tock, size=5, name="folded", value=ms.fold(step, 0, "value"))
         with pytest.raises(error, match=message):
             other.run([Tock(ts=0, value=0)], engine=engine, jit=False, progress=None)
+
+
+class TestOperators:
+    """`operator=` and windows from tables alone."""
+
+    @pytest.mark.parametrize("operator", ["auto", "panes"])
+    def test_what_an_app_can_run(self, operator: str) -> None:
+        app = ms.App("choosing")
+
+        @app.event
+        class Tick:
+            level: int
+
+        ticks = app.window(Tick, size=2, name="ticks", operator=operator, n=ms.count())
+        app.run([Tick(ts=1, level=1)], progress=None, jit=False)
+        assert app.state["ticks"].to_pylist() == [{"key": 0, "start": 0, "end": 2, "n": 1}]
+        assert ticks.operator(operator)[0] == "panes"
+        table = pa.table({"ts": [1, 1, 3], "level": [4, 5, 6]})
+        assert ticks.aggregate([table], "wiml").equals(ticks.aggregate([table], threads=1))
+
+    @pytest.mark.parametrize("operator", ["mq", "mq_lf", "tuml_sc", "tuml_mc", "wiml"])
+    def test_what_needs_whole_inputs_is_refused(self, operator: str) -> None:
+        with pytest.raises(ms.ProgramError, match=rf"operator='{operator}' works on whole inputs(.|\n)*u.aggregate\("):
+            bank.window(Transfer, size=2, name="u", operator=operator, n=ms.count())
+
+    def test_an_unknown_one(self) -> None:
+        with pytest.raises(ms.ProgramError, match=r"no operator 'tea'(.|\n)*choose one of mq, .*, panes, auto"):
+            bank.window(Transfer, size=2, name="u", operator="tea", n=ms.count())

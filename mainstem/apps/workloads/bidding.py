@@ -12,7 +12,7 @@ import pyarrow as pa
 from mainstem.apps.work import compiled_burn, turns_for
 from mainstem.apps.workloads import check, common
 from mainstem.errors import InputError
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 ITEMS = 10_000
 BIDS = 0.75  # six bids for each alter and each top request

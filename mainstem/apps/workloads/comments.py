@@ -15,7 +15,7 @@ import pyarrow as pa
 from mainstem.apps.workloads import check, common
 from mainstem.apps.workloads.inputs import split
 from mainstem.apps.workloads.texts import Inserts, corpus_of, texts
-from mainstem.apps.workloads.windowed import same_last_windows
+from mainstem.apps.workloads.windowed import events_per_window, same_last_windows
 from mainstem.errors import InputError
 
 SONGS, USERS = 40_000, 40_000
@@ -71,7 +71,8 @@ def inputs(events: pa.Table, count: int, *, seed: int = 0) -> list[pa.Table]:
 def conserved(
     before: Mapping[str, pa.Table], events: pa.Table, outputs: pa.Table, after: Mapping[str, pa.Table]
 ) -> bool:
-    """Whether every comment was counted, and the last windows of all songs are those of `events`."""
+    """Whether every comment was counted, the best window of every song is known, and the last ones are those of
+    `events`."""
     from mainstem.apps import comments  # the sizes, as they are now
 
     ts, song, user = (check.numbers(events, name) for name in ("ts", "song", "user"))
@@ -79,6 +80,9 @@ def conserved(
     keys, counts = np.unique(song, return_counts=True)
     table = after["Song"]
     same = np.array_equal(table["key"].to_numpy(), keys) and np.array_equal(table["comments"].to_numpy(), counts)
+    window_key, in_window = events_per_window(ts, song, comments.SIZE, comments.ADVANCE)
+    best = np.maximum.reduceat(in_window, np.searchsorted(window_key, keys)) if len(keys) else counts
+    same = same and np.array_equal(table["hottest"].to_numpy(), best)
     short = (comments.ADDRESS_SIZE, comments.ADDRESS_ADVANCE)
     for name, count, chosen, shape in (
         ("popular", "comments", np.ones_like(email), (comments.SIZE, comments.ADVANCE)),

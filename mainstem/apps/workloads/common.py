@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem.errors import InputError
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 CHUNK_ROWS = 1 << 16
 """Rows made at a time: large enough for NumPy, small enough to stay in the caches and a few megabytes."""

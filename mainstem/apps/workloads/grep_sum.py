@@ -12,7 +12,7 @@ import pyarrow as pa
 from mainstem.apps.work import MODULUS, compiled_burn, turns_for
 from mainstem.apps.workloads import check, common
 from mainstem.errors import InputError
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 RECORDS = 10_000
 CHANCES = 1_000_000  # the unit of `risk`

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mainstem.apps.work import compiled_burn, turns_for
 from mainstem.apps.workloads import check, common
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 ACCOUNTS = 10_000
 CHUNK_ROWS = 1 << 13  # small, because the dynamic workload is made in many short steps

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mainstem.apps.workloads import check, common
 from mainstem.apps.workloads.inputs import split
-from mainstem.apps.workloads.windowed import same_last_windows
+from mainstem.apps.workloads.windowed import events_per_window, same_last_windows
 from mainstem.errors import InputError
 
 METERS = 243
@@ -61,7 +61,7 @@ def inputs(events: pa.Table, count: int, *, seed: int = 0) -> list[pa.Table]:
 def conserved(
     before: Mapping[str, pa.Table], events: pa.Table, outputs: pa.Table, after: Mapping[str, pa.Table]
 ) -> bool:
-    """Whether every outage was counted, and the last windows of all meters are those of `events`."""
+    """Whether every outage and alarm was counted, and the last windows of all meters are those of `events`."""
     from mainstem.apps import meters  # the sizes, as they are now
 
     failed = check.kind_codes(events, ["Reading", "Outage"]) == 1
@@ -69,6 +69,12 @@ def conserved(
     found = after["Meter"].filter(pc.greater(after["Meter"]["outages"], 0))
     keys, counts = np.unique(meter[failed], return_counts=True)
     same = np.array_equal(found["key"].to_numpy(), keys) and np.array_equal(found["outages"].to_numpy(), counts)
+    outages = (ts[failed], meter[failed], meters.SIZE, meters.ADVANCE)
+    window_key, in_window = events_per_window(*outages)
+    alarming = window_key[in_window > meters.OUTAGES_MAX]
+    alarms = np.searchsorted(alarming, keys, side="right") - np.searchsorted(alarming, keys, side="left")
+    same = same and np.array_equal(found["alarms"].to_numpy(), alarms)
+    same = same and same_last_windows(after["failing"], *outages, count="outages", first={})
     readings = (ts[~failed], meter[~failed], meters.SIZE, meters.ADVANCE)
     of_wh = wh[~failed]
     return same and same_last_windows(

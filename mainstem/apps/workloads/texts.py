@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 CORPUS_WORDS = 50_000
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mainstem.apps.work import compiled_burn, turns_for
 from mainstem.apps.workloads import check, common
-from mainstem.state import kernel
+from mainstem.jit import kernel
 
 SEGMENTS, VEHICLES = 100, 10_000
 SCALE = 1_000  # averages are kept in thousandths of km/h

@@ -40,3 +40,12 @@ def same_last_windows(
         total = np.concatenate([[0], np.cumsum(values[order])])
         wanted[name] = (total[last + 1] - total[begin]) / (last + 1 - begin)
     return all(np.array_equal(table[name].to_numpy(), column) for name, column in wanted.items())
+
+
+def events_per_window(ts: np.ndarray, key: np.ndarray, size: int, advance: int) -> tuple[np.ndarray, np.ndarray]:
+    """The key of each window that has events, sorted, and how many it has."""
+    number = ts[:, None] // advance - np.arange(-(-size // advance))
+    inside = number * advance + size > ts[:, None]
+    windows = np.stack([np.broadcast_to(key[:, None], number.shape)[inside], number[inside]])
+    found, counts = np.unique(windows, axis=1, return_counts=True)
+    return found[0], counts

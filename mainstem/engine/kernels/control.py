@@ -17,12 +17,8 @@ PAUSE = 3  # not 0: threads stand still at the next boundary, for a coordinator
 PARKED = 4  # threads that stand still
 EPOCH = 5  # rounds that are over: barriers wait for the next one
 COUNTER = 6  # the turn of lockAhead: transactions that have asked for their locks
-COORDINATOR = 7  # 1 + the worker that settles while the others stand still; 0: nobody
-FAILED = 8  # failures that nobody has settled yet
-REMAINING = 9  # pieces of work that are not finished
-IDLE = 10  # threads that found no work
-CHANGED = 11  # not 0: this round has moved something
-STAMP = 12  # the last execution timestamp that was given out
+FAILED = 7  # failures that nobody has settled yet
+STAMP = 8  # the last execution timestamp that was given out
 SLOTS = 16
 CONTROL_WORDS = SLOTS * LINE
 

@@ -1,10 +1,11 @@
 """Transactions as a whole, run directly on the tables: without locks, with ordered locks, with locks by partition.
 
-A lock of row l is four counters: requests and write requests that were inserted, and those that were released. A
-request remembers how many of each stood before it (its tickets). A write is granted when all earlier requests are
-released, a read when all earlier writes are: later conflicting requests wait for it in turn, so a counter never runs
-past a waiting ticket. Who may insert next is what distinguishes `lock` from `pat`; both insert in event order, so
-nothing can deadlock.
+A lock of row l is two words side by side, `lock[2 * l]` and the next: requests that were inserted, and those that were
+released. Each counts all requests in its low half and writes in its high half, so that one addition notes both. A
+request remembers what was inserted before it (its ticket). A write is granted when all earlier requests are released, a
+read when all earlier writes are: later conflicting requests wait for it in turn, so the counters never run past a
+waiting ticket, and comparing whole words is exact. Who may insert next is what distinguishes `lock` from `pat`; both
+insert in event order, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
 ascending order; `code[t]` becomes the abort code of transaction t. The counters of locks start at 0.
@@ -22,6 +23,8 @@ from .waiting import wait_until
 # that the shared counter costs little.
 CHUNK_MOST = 64
 CHUNKS_PER_THREAD = 64
+
+WRITE = 1 << 32  # one write, in the high half of a counter
 
 
 @kernel
@@ -50,22 +53,13 @@ def nolock_run(
 
 @inlined
 def insert_locks(
-    t: int,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
-    op_ticket: np.ndarray,
-    op_wticket: np.ndarray,
-    inserted: np.ndarray,
-    inserted_writes: np.ndarray,
+    t: int, txn_lo: np.ndarray, op_row: np.ndarray, op_write: np.ndarray, op_ticket: np.ndarray, lock: np.ndarray
 ) -> None:
     """Needs no atomic operation: only one thread at a time may insert into a row; the counter of turns hands it on."""
     for o in range(txn_lo[t], txn_lo[t + 1]):
-        row = op_row[o]
-        op_ticket[o] = inserted[row]
-        op_wticket[o] = inserted_writes[row]
-        inserted[row] += 1
-        inserted_writes[row] += op_write[o]
+        inserted = 2 * op_row[o]
+        op_ticket[o] = lock[inserted]
+        lock[inserted] += 1 + op_write[o] * WRITE
 
 
 @inlined
@@ -75,36 +69,23 @@ def wait_for_grants(
     op_row: np.ndarray,
     op_write: np.ndarray,
     op_ticket: np.ndarray,
-    op_wticket: np.ndarray,
-    released: np.ndarray,
-    released_writes: np.ndarray,
+    lock: np.ndarray,
     control: np.ndarray,
 ) -> bool:
     """Gives false when the run is stopped."""
     for o in range(txn_lo[t], txn_lo[t + 1]):
-        if op_write[o] != 0:
-            waited = wait_until(released, op_row[o], op_ticket[o], control)
-        else:
-            waited = wait_until(released_writes, op_row[o], op_wticket[o], control)
-        if waited < 0:
+        ticket = op_ticket[o]
+        if op_write[o] == 0:
+            ticket -= ticket % WRITE
+        if wait_until(lock, 2 * op_row[o] + 1, ticket, control) < 0:
             return False
     return True
 
 
 @inlined
-def release_locks(
-    t: int,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
-    released: np.ndarray,
-    released_writes: np.ndarray,
-) -> None:
+def release_locks(t: int, txn_lo: np.ndarray, op_row: np.ndarray, op_write: np.ndarray, lock: np.ndarray) -> None:
     for o in range(txn_lo[t], txn_lo[t + 1]):
-        row = op_row[o]
-        if op_write[o] != 0:
-            atomic_add(released_writes, row, 1)
-        atomic_add(released, row, 1)
+        atomic_add(lock, 2 * op_row[o] + 1, 1 + op_write[o] * WRITE)
 
 
 @kernel
@@ -116,11 +97,7 @@ def lock_run(
     op_row: np.ndarray,
     op_write: np.ndarray,
     op_ticket: np.ndarray,
-    op_wticket: np.ndarray,
-    inserted: np.ndarray,
-    inserted_writes: np.ndarray,
-    released: np.ndarray,
-    released_writes: np.ndarray,
+    lock: np.ndarray,
     code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
@@ -137,14 +114,14 @@ def lock_run(
         if waited < 0:
             break
         sync += waited
-        insert_locks(t, txn_lo, op_row, op_write, op_ticket, op_wticket, inserted, inserted_writes)
+        insert_locks(t, txn_lo, op_row, op_write, op_ticket, lock)
         atomic_store(control, COUNTER * LINE, i + 1)
-        if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, op_wticket, released, released_writes, control):
+        if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, lock, control):
             break
         begin = ticks()
         code[t] = invoke(direct, context, t, w)
         useful += ticks() - begin
-        release_locks(t, txn_lo, op_row, op_write, released, released_writes)
+        release_locks(t, txn_lo, op_row, op_write, lock)
     account(clock, w, ticks() - first, useful, sync)
 
 
@@ -225,11 +202,7 @@ def pat_run(
     part_turn: np.ndarray,
     part_counter: np.ndarray,
     op_ticket: np.ndarray,
-    op_wticket: np.ndarray,
-    inserted: np.ndarray,
-    inserted_writes: np.ndarray,
-    released: np.ndarray,
-    released_writes: np.ndarray,
+    lock: np.ndarray,
     code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
@@ -249,13 +222,13 @@ def pat_run(
         if waited < 0:
             break
         sync += waited
-        insert_locks(t, txn_lo, op_row, op_write, op_ticket, op_wticket, inserted, inserted_writes)
+        insert_locks(t, txn_lo, op_row, op_write, op_ticket, lock)
         for k in range(part_lo[i], part_lo[i + 1]):
             atomic_store(part_counter, part_id[k] * LINE, part_turn[k] + 1)
-        if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, op_wticket, released, released_writes, control):
+        if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, lock, control):
             break
         begin = ticks()
         code[t] = invoke(direct, context, t, w)
         useful += ticks() - begin
-        release_locks(t, txn_lo, op_row, op_write, released, released_writes)
+        release_locks(t, txn_lo, op_row, op_write, lock)
     account(clock, w, ticks() - first, useful, sync)

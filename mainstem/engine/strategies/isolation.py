@@ -8,9 +8,9 @@ import numpy as np
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
-from mainstem.engine.layout import words
 from mainstem.engine.work import Work, operations_of
 from mainstem.lang.program import LEVELS
+from mainstem.state import words
 from mainstem.team import Team
 
 

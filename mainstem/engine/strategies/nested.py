@@ -16,7 +16,7 @@ import numpy as np
 from mainstem.engine.options import COLD, HOT, Strategy
 from mainstem.engine.strategies.whole import Components, find_components
 from mainstem.engine.work import Work
-from mainstem.team import Team, team
+from mainstem.team import STOP_WORD, Team, team
 
 
 def split(work: Work) -> list[Work]:
@@ -86,7 +86,10 @@ _teams: dict[tuple[int, int], Team] = {}
 
 
 def run_at_once(works: list[Work], run: Callable[[Work, Team], object]) -> None:
-    """Every work on a team of its own, all at the same time; the first error is raised when all have ended."""
+    """Every work on a team of its own, all at the same time; the first error is raised when all have ended.
+
+    An interrupt reaches this thread only: it tells all works to stop, and waits for them.
+    """
     if len(works) == 1:
         run(works[0], team(works[0].threads))
         return
@@ -98,10 +101,24 @@ def run_at_once(works: list[Work], run: Callable[[Work, Team], object]) -> None:
         except BaseException as error:
             errors.append(error)
 
+    def stop(error: BaseException) -> None:
+        errors.append(error)
+        for work in works:
+            work.control[STOP_WORD] = 1
+
     threads = [threading.Thread(target=one, args=(n, work)) for n, work in enumerate(works)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException as error:
+        stop(error)
+    while True:
+        try:
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
+            break
+        except BaseException as error:
+            stop(error)
     if errors:
         raise errors[0]

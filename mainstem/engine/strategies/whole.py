@@ -35,11 +35,10 @@ def run_nolock(work: Work, team: Team) -> None:
 def run_lock(work: Work, team: Team) -> None:
     """Ordered two-phase locking with lockAhead."""
     bound, kernels = work.direct(), load("locks", work.jit)
-    tickets = (work.room("ticket", work.batch.ops), work.room("write ticket", work.batch.ops))
-    rows = [work.zeros(n, work.batch.rows) for n in ("inserted", "inserted writes", "released", "released writes")]
+    ticket, locks = work.room("ticket", work.batch.ops), work.zeros("lock", 2 * work.batch.rows)
     team.run(
         lambda w: kernels.lock_run(
-            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *tickets, *rows,
+            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, ticket, locks,
             work.code, work.control, work.clock, w,
         ),
         work.control,
@@ -68,12 +67,11 @@ def run_pat(work: Work, team: Team) -> None:
     scratch = (work.room("next", partitions), work.room("seen", partitions))
     kernels.pat_prepare(work.todo, work.txn_lo, work.op_row, partitions, *entries, *scratch)
     counters = work.zeros("counter", partitions * LINE)
-    tickets = (work.room("ticket", ops), work.room("write ticket", ops))
-    per_row = [work.zeros(n, rows) for n in ("inserted", "inserted writes", "released", "released writes")]
+    ticket, locks = work.room("ticket", ops), work.zeros("lock", 2 * rows)
     team.run(
         lambda w: kernels.pat_run(
             bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *entries, counters,
-            *tickets, *per_row, work.code, work.control, work.clock, w,
+            ticket, locks, work.code, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +56,7 @@ class Gate:
         on_bad: OnBad = "raise",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        _check(inputs, kind, idle)
+        inputs = _check(inputs, kind, idle)
         check_on_bad(on_bad)
         self.inputs, self.schemas, self.rejects = inputs, schemas_of(events), Rejects()
         self.watermark: Mark | None = None
@@ -72,38 +74,40 @@ class Gate:
 
     def insert(self, rows: Any, input: int) -> None:
         """Adds rows to an input: Arrow data, event objects or dicts. From any thread, one at a time per input."""
-        lane, raws = self._lane(input), raws_of(rows)
+        (input, lane), raws = self._lane(input), raws_of(rows)
         with lane.lock:
             self._check_open(lane, input)
             lane.heard = self._clock()
             for chunk in lane.accept(raws):
                 lane.put(chunk)
                 self._order.add(input, chunk.ts)
+            lane.reached = lane.validator.clock
         self._tell()
 
     def heartbeat(self, input: int, ts: int) -> None:
         """Nothing before `ts` will come from this input."""
-        lane = self._lane(input)
-        if not INT64_MIN <= ts <= INT64_MAX:
-            raise InputError(f"heartbeat of input {input}: ts={ts} is no 64-bit integer\n  give a ts of its events")
+        input, lane = self._lane(input)
+        whole = _whole(ts)
+        if whole is None or not INT64_MIN <= whole <= INT64_MAX:
+            raise InputError(f"heartbeat of input {input}: ts={ts!r} is no 64-bit integer\n  give a ts of its events")
         with lane.lock:
             self._check_open(lane, input)
             lane.heard = self._clock()
-            if ts < lane.validator.clock:
+            if whole < lane.reached:
                 raise InputError(
-                    f"heartbeat of input {input}: ts={ts} goes back, the input has already shown {lane.validator.clock}"
+                    f"heartbeat of input {input}: ts={whole} goes back, the input has already shown {lane.reached}"
                     "\n  a heartbeat says how far the input is: give at least that"
                 )
-            self._promise(lane, input, ts)
+            self._promise(lane, input, whole)
         self._tell()
 
     def close(self, input: int) -> None:
         """Nothing more will come from this input."""
-        lane = self._lane(input)
+        input, lane = self._lane(input)
         with lane.lock:
             if not lane.closed:
-                lane.closed = True
                 self._order.close(input)
+                lane.closed = True  # last: who sees all inputs closed finds all their rows ready
         self._tell()
 
     @property
@@ -114,11 +118,13 @@ class Gate:
     def _promise(self, lane: Lane, number: int, ts: int, skipped: bool = False) -> None:
         lane.validator.promise(ts, skipped)
         self._order.promise(number, ts)
+        lane.reached = ts
 
-    def _lane(self, number: int) -> Lane:
-        if not isinstance(number, int) or not 0 <= number < self.inputs:
-            raise InputError(f"input={number!r}: the gate has the inputs 0 to {self.inputs - 1}\n  give one of these")
-        return self._lanes[number]
+    def _lane(self, input: int) -> tuple[int, Lane]:
+        number = _whole(input)
+        if number is None or not 0 <= number < self.inputs:
+            raise InputError(f"input={input!r}: the gate has the inputs 0 to {self.inputs - 1}\n  give one of these")
+        return number, self._lanes[number]
 
     def _check_open(self, lane: Lane, number: int) -> None:
         if lane.closed:
@@ -197,7 +203,7 @@ class Gate:
         late = self._clock() - seconds
         awake = [number for number, lane in enumerate(self._lanes) if not lane.closed and lane.heard > late]
         asleep = [number for number, lane in enumerate(self._lanes) if not lane.closed and lane.heard <= late]
-        shown = [Mark(self._lanes[number].validator.clock, number) for number in awake or asleep]
+        shown = [Mark(self._lanes[number].reached, number) for number in awake or asleep]
         if not asleep or not shown:
             return
         reached = min(shown) if awake else max(shown)
@@ -205,17 +211,30 @@ class Gate:
             lane = self._lanes[number]
             ts = min(reached.ts + (number < reached.input), INT64_MAX)
             with lane.lock:
-                if not lane.closed and lane.heard <= late and lane.validator.clock < ts:
+                if not lane.closed and lane.heard <= late and lane.reached < ts:
                     self._promise(lane, number, ts, skipped=True)
 
 
-def _check(inputs: int, kind: str, idle: float | None) -> None:
-    if not isinstance(inputs, int) or not 1 <= inputs <= INPUTS_MAX:
+def _check(inputs: int, kind: str, idle: float | None) -> int:
+    """The number of inputs."""
+    count = _whole(inputs)
+    if count is None or not 1 <= count <= INPUTS_MAX:
         raise InputError(f"inputs={inputs!r}: a gate has 1 to {INPUTS_MAX} inputs\n  give their number")
     if kind != "auto" and kind not in ORDERS:
         raise InputError(f"kind={kind!r}\n  use one of: auto, {', '.join(ORDERS)}")
-    if idle is not None and idle <= 0:
+    if idle is not None and (
+        isinstance(idle, bool) or not isinstance(idle, Real) or not 0 < float(idle) <= threading.TIMEOUT_MAX
+    ):
         raise InputError(f"idle={idle!r}: an input is silent for some time\n  give seconds above 0, or None to wait")
+    return count
+
+
+def _whole(value: Any) -> int | None:
+    """The integer that it is, of whatever type; None if it is none."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def same_events(gate: Gate, schemas: Sequence[EventSchema]) -> bool:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from mainstem.gate.assemble import Slice
-from mainstem.gate.flaws import SET_ASIDE, Flaw
+from mainstem.gate.flaws import Flaw, after_heartbeat, after_silence
 from mainstem.gate.piece import Chunk
 from mainstem.gate.raw import Input, Raw, Request
 from mainstem.gate.rejects import Rejects
@@ -36,15 +36,7 @@ class LiveValidator(Validator):
     def _goes_back(self, ts: int, reached: int) -> Flaw:
         if reached != self.promised:
             return super()._goes_back(ts, reached)
-        if self.skipped:
-            return Flaw(
-                f"column 'ts' is {ts}, which is late: the input was silent for too long, others went on to {reached}",
-                f"pass a larger idle=, send heartbeats, or {SET_ASIDE}",
-            )
-        return Flaw(
-            f"column 'ts' is {ts}, which is late: a heartbeat said that nothing before {reached} would come",
-            f"send heartbeats only for what is certain, or {SET_ASIDE}",
-        )
+        return after_silence(ts, reached) if self.skipped else after_heartbeat(ts, reached)
 
 
 class Lane:
@@ -52,20 +44,26 @@ class Lane:
 
     def __init__(self, number: int, request: Request, on_bad: OnBad, rejects: Rejects, now: float) -> None:
         self.lock = threading.Lock()
-        self.validator = LiveValidator(number, LiveInput(), request, on_bad, rejects, "error")
+        self.validator = LiveValidator(number, LiveInput(), request, on_bad, Rejects(), "error")
         self.closed, self.heard = False, now
+        self.reached = INT64_MIN
+        """What counts of the input's rows and heartbeats: others may read it while rows are being accepted."""
         self.consumed = 0
+        self._rejects = rejects
         self._chunks: deque[Chunk] = deque()
         self._at = 0
 
     def accept(self, raws: Sequence[Raw]) -> list[Chunk]:
-        """The good rows; when a row is refused, none of them counts."""
+        """The good rows; when a row is refused, none of them counts, nor do those that were set aside."""
         offset, clock = self.validator.offset, self.validator.clock
+        self.validator.rejects = aside = Rejects()
         try:
-            return [chunk for raw in raws if len(chunk := self.validator.accept(raw))]
+            chunks = [chunk for raw in raws if len(chunk := self.validator.accept(raw))]
         except BaseException:
             self.validator.offset, self.validator.clock = offset, clock
             raise
+        self._rejects.extend(aside)
+        return chunks
 
     def put(self, chunk: Chunk) -> None:
         self._chunks.append(chunk)

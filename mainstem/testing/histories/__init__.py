@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mainstem.lang.program import LEVELS
 from mainstem.testing.histories.check import check_history
-from mainstem.testing.histories.report import LEVELS, Anomaly, Report
+from mainstem.testing.histories.report import Anomaly, Report
 from mainstem.testing.histories.schedule import scheduled_history
 from mainstem.testing.histories.serial import serial_history
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mainstem.lang.program import LEVELS
+
 _AT_ALL_LEVELS = ("ATOMICITY", "G0")
 _DIRTY = ("G1a", "G1b", "G1c")
-FORBIDDEN = {
+FORBIDDEN = {  # by level, the weakest first, as in LEVELS
     "PL1": _AT_ALL_LEVELS,
     "PL2": (*_AT_ALL_LEVELS, *_DIRTY),
     "PL3": (*_AT_ALL_LEVELS, *_DIRTY, "G2"),
     "PL4": (*_AT_ALL_LEVELS, *_DIRTY, "G2", "ORDER"),
 }
-LEVELS = tuple(FORBIDDEN)
 
 
 @dataclass(frozen=True)
@@ -67,5 +68,5 @@ class Report:
 
 
 def check_level(level: str) -> None:
-    if level not in FORBIDDEN:
+    if level not in LEVELS:
         raise ValueError(f"level {level!r} is not one of {', '.join(LEVELS)}")

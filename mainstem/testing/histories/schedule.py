@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from mainstem.engine.history import History, HistoryBuilder, Transaction
-from mainstem.testing.histories.report import LEVELS, check_level
+from mainstem.lang.program import LEVELS
+from mainstem.testing.histories.report import check_level
 
 
 @dataclass

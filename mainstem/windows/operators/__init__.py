@@ -4,7 +4,8 @@
 threads that update windows; `wiml` lets the input threads update them, in a W-Hive. They give what `panes` gives.
 """
 
+from mainstem.windows.choice import PANES
 from mainstem.windows.operators.prepare import Prepared, prepare
-from mainstem.windows.operators.running import OPERATORS, Timing, aggregate, run, run_threads
+from mainstem.windows.operators.running import OPERATORS, Timing, aggregate, choice, run, run_threads
 
-__all__ = ["OPERATORS", "Prepared", "Timing", "aggregate", "prepare", "run", "run_threads"]
+__all__ = ["OPERATORS", "PANES", "Prepared", "Timing", "aggregate", "choice", "prepare", "run", "run_threads"]

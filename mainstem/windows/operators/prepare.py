@@ -11,13 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.errors import InputError, ProgramError
+from mainstem.gate.kernels import sort_order
+from mainstem.jit import kernel
 from mainstem.schema import INT64_MAX, INT64_MIN
 from mainstem.windows.aggregates import Aggregate
+from mainstem.windows.keys import RankedKeys
 from mainstem.windows.operators.kernels.arrays import FIRST, LAST, MAX, MIN, SUM, Events, Shape
+from mainstem.windows.values import Pools
 from mainstem.windows.window import Window
 
 _OPS = {"sum": SUM, "avg": SUM, "min": MIN, "max": MAX, "any": MAX, "all": MIN, "first": FIRST, "last": LAST}
 _INITIAL = {SUM: 0, MIN: INT64_MAX, MAX: INT64_MIN, FIRST: 0, LAST: 0}
+_ANY: dict[str, Any] = {"int64": 0, "bool": False, "string": ""}  # in place of null, by the type of the column
 _BY_ROW = (FIRST, LAST)
 """These keep the number of the event's row, so they serve columns of all types."""
 
@@ -43,7 +48,7 @@ def prepare(window: Window, inputs: Sequence[pa.Table]) -> Prepared:
 
     An `event` column, if there is one, says which rows are of the window's event; the others only let time pass.
     """
-    _check(window, inputs)
+    check_inputs(window, inputs)
     wanted = [name for name in ("ts", "event", *window.columns) if all(name in table.column_names for table in inputs)]
     table = pa.concat_tables([one.select(wanted) for one in inputs], promote_options="permissive")
     ts = np.array(table["ts"].to_numpy(), np.int64)  # a copy: Arrow's arrays are read-only, a type of its own to Numba
@@ -57,7 +62,7 @@ def prepare(window: Window, inputs: Sequence[pa.Table]) -> Prepared:
     initial = np.array([_INITIAL[op] for op in ops], np.int64)
     shape = Shape(window.size, window.advance, np.array(ops, np.int64), initial)
     by_row = {a.column: table[a.column] for _, a in window.aggregates if a.column and _OPS[a.op] in _BY_ROW}
-    crowd = _crowd(np.sort(ts[keep]), window.size)
+    crowd = int(_crowd(sort_order(ts[keep])[0], window.size)) if keep.any() else 1
     return Prepared(
         window, Events(ts, key, value, keep, lo), shape, keys, by_row, min(int(key.max(initial=0)) + 1, crowd)
     )
@@ -81,7 +86,7 @@ def refusal(window: Window, *, in_order: bool) -> str:
 
 def results(prepared: Prepared, number: np.ndarray, key: np.ndarray, cell: np.ndarray) -> pa.Table:
     """The closed windows as a table: the `by` columns, `start`, `end` and the aggregates, in order of (end, key)."""
-    order = np.lexsort((key, number))
+    order = _order(number, key)
     start = number[order] * prepared.window.advance
     cell = cell[order]
     columns: dict[str, Any] = {name: column.take(pa.array(key[order])) for name, column in prepared.keys.items()}
@@ -96,6 +101,16 @@ def results(prepared: Prepared, number: np.ndarray, key: np.ndarray, cell: np.nd
     return pa.table(columns).combine_chunks()
 
 
+def _order(number: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Rows by number and key."""
+    if not len(number):
+        return np.empty(0, np.int64)
+    first, keys = int(number.min()), int(key.max()) + 1
+    if (int(number.max()) - first + 1) * keys > INT64_MAX:
+        return np.lexsort((key, number))
+    return sort_order((number - first) * keys + key)[1]
+
+
 def _result(prepared: Prepared, aggregate: Aggregate, count: np.ndarray, value: np.ndarray) -> Any:
     if aggregate.column in prepared.columns and _OPS[aggregate.op] in _BY_ROW:
         return prepared.columns[aggregate.column].take(pa.array(value))
@@ -104,7 +119,7 @@ def _result(prepared: Prepared, aggregate: Aggregate, count: np.ndarray, value: 
     return pa.array(value)
 
 
-def _check(window: Window, inputs: Sequence[pa.Table]) -> None:
+def check_inputs(window: Window, inputs: Sequence[pa.Table]) -> None:
     if not inputs:
         raise InputError(f"window {window.name} has no input\n  pass one table or more")
     for i, table in enumerate(inputs):
@@ -138,14 +153,19 @@ def _kept(window: Window, table: pa.Table) -> np.ndarray:
 
 def _codes(window: Window, table: pa.Table) -> tuple[np.ndarray, dict[str, pa.Array]]:
     """Key codes of all rows, in the order of the keys; and the keys. Rows of other events get any code."""
-    code, rows = np.zeros(table.num_rows, np.int64), np.empty(0, np.int64)
-    for field in window.by:
-        encoded = table[field.name].combine_chunks().dictionary_encode(null_encoding="encode")
-        rank = np.empty(len(encoded.dictionary), np.int64)
-        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-        combined = code * len(rank) + rank[encoded.indices.to_numpy()]
-        _, rows, code = np.unique(combined, return_index=True, return_inverse=True)
-    return code, {f.name: table[f.name].take(pa.array(rows)).combine_chunks() for f in window.by}
+    pools = Pools()
+    keys = RankedKeys(window.by, pools)
+    columns = [pools.array(_without_null(table[f.name].cast(f.type.arrow)), f.type.base) for f in window.by]
+    number = keys.number(columns, None, table.num_rows)
+    keys.update()
+    named = zip((f.name for f in window.by), keys.columns(keys.of_rank), strict=True)
+    return keys.rank[number] if table.num_rows else number, dict(named)
+
+
+def _without_null(column: pa.ChunkedArray) -> pa.Array:
+    """The rows of other events have no key."""
+    array = column.combine_chunks()
+    return array.fill_null(pa.scalar(_ANY[str(array.type)], array.type)) if array.null_count else array
 
 
 def _values(window: Window, table: pa.Table, keep: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -171,11 +191,15 @@ def _check_sums(window: Window, column: str, value: np.ndarray) -> None:
         )
 
 
+@kernel
 def _crowd(ts: np.ndarray, size: int) -> int:
-    """The most events that any window can have."""
-    if len(ts) == 0:
-        return 1
-    return int((np.searchsorted(ts, ts + (size - 1), side="right") - np.arange(len(ts))).max())
+    """The most events that any window can have; `ts` is sorted."""
+    most, first = 1, 0
+    for row in range(len(ts)):
+        while ts[row] - ts[first] >= size:
+            first += 1
+        most = max(most, row + 1 - first)
+    return most
 
 
 def wrong_operator(operator: str, why: str) -> ProgramError:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from mainstem.gate.live.kernels.tgate import create
 from mainstem.team import STOP_WORD, default_threads, team
+from mainstem.windows.choice import AUTO, PANES, unknown
 from mainstem.windows.operators.kernels.arrays import FULL, NOTHING, Feed, Out
 from mainstem.windows.operators.kernels.clock import now
 from mainstem.windows.operators.kernels.passing import windows_of_hive
@@ -17,7 +18,15 @@ from mainstem.windows.operators.kernels.queues import feed_queues, windows_of_qu
 from mainstem.windows.operators.kernels.tuml import feed_gate, update_from_gate, windows_of_gate
 from mainstem.windows.operators.kernels.wiml import feed_hive
 from mainstem.windows.operators.memory import QUEUE_LENGTH, new_hive, new_out, new_queues, new_winsets, words
-from mainstem.windows.operators.prepare import Prepared, prepare, refusal, results, wrong_operator
+from mainstem.windows.operators.prepare import (
+    Prepared,
+    check_inputs,
+    prepare,
+    refusal,
+    results,
+    wrong_operator,
+)
+from mainstem.windows.operators.tables import aggregate_panes, why_panes
 from mainstem.windows.window import Window
 
 Closing = Callable[[Out], int]
@@ -41,22 +50,32 @@ class Operator:
     in_order: bool  # whether it sees events in the total order
 
 
-def aggregate(window: Window, inputs: Sequence[pa.Table], operator: str, *, threads: int | None = None) -> pa.Table:
+def aggregate(
+    window: Window, inputs: Sequence[pa.Table], operator: str = AUTO, *, threads: int | None = None
+) -> pa.Table:
     """All windows of events from inputs that are each sorted by `ts`: the `by` columns, `start`, `end`, the aggregates.
 
-    The result is that of the sorted events, whatever the timing. `threads` bring the events (default: one per core, at
-    most one per input); the caller's thread closes windows.
+    The result is that of the sorted events, whatever the timing. `auto` takes `panes` (`choice` says why), with up to
+    `threads` threads; in the others `threads` bring the events and the caller's thread closes windows. By default there
+    is a thread per core.
     """
-    check_operator(window, operator)
+    operator, _ = choice(window, operator)
+    check_inputs(window, inputs)
+    if operator == PANES:
+        return aggregate_panes(window, inputs, default_threads() if threads is None else threads)
     return run(prepare(window, inputs), operator, threads=threads)
 
 
-def check_operator(window: Window, operator: str) -> None:
+def choice(window: Window, operator: str = AUTO) -> tuple[str, str]:
+    """The operator that will run, and why."""
+    if operator in (PANES, AUTO):
+        return PANES, why_panes(window)
     if operator not in OPERATORS:
-        raise wrong_operator(operator, f"there are {', '.join(OPERATORS)}")
+        raise unknown(operator)
     why = refusal(window, in_order=OPERATORS[operator].in_order)
     if why:
         raise wrong_operator(operator, why)
+    return operator, "it was asked for"
 
 
 def run(prepared: Prepared, operator: str, *, threads: int | None = None, timing: Timing | None = None) -> pa.Table:

@@ -1,5 +1,5 @@
 # expect: the key of table Wide has 5 parts
-# expect: one to four
+# expect: one to 4
 # line: 29
 # ruff: noqa
 

@@ -7,11 +7,28 @@ place and decide about every single atomic step.
 from __future__ import annotations
 
 from mainstem.jit import JIT_ENABLED, inlined, kernel
+from mainstem.team import LINE
 
 if JIT_ENABLED:
-    from mainstem.atomics import atomic_change, atomic_load, atomic_release, atomic_store, rest, ticks
+    from mainstem.atomics import (
+        atomic_change,
+        atomic_load,
+        atomic_release,
+        atomic_store,
+        keep_loads_apart,
+        rest,
+        ticks,
+    )
 else:
-    from mainstem.atomics_plain import atomic_change, atomic_load, atomic_release, atomic_store, rest, ticks
+    from mainstem.atomics_plain import (
+        atomic_change,
+        atomic_load,
+        atomic_release,
+        atomic_store,
+        keep_loads_apart,
+        rest,
+        ticks,
+    )
 
 __all__ = [
     "LINE",
@@ -20,9 +37,8 @@ __all__ = [
     "atomic_release",
     "atomic_store",
     "inlined",
+    "keep_loads_apart",
     "kernel",
     "rest",
     "ticks",
 ]
-
-LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart

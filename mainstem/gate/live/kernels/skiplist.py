@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import LINE, atomic_change, atomic_load, atomic_store, inlined, kernel
+from .base import LINE, atomic_change, atomic_load, atomic_release, atomic_store, inlined, kernel
 from .places import FINISHED, MOVING, SILENT
 
 LEVELS = 11
@@ -83,9 +83,9 @@ def insert(shared: SkipList, number: int, ts: int, row: int) -> bool:
     for level in range(height):
         while not link(shared, own, node, ts, tie, level):
             search(shared, own, ts, tie)
-    atomic_store(shared.nodes, at + STAMP, LINKED)
+    atomic_release(shared.nodes, at + STAMP, LINKED)
     show(shared, number, ts)
-    atomic_store(shared.pins, number * LINE, INACTIVE)
+    atomic_release(shared.pins, number * LINE, INACTIVE)
     return True
 
 
@@ -131,7 +131,7 @@ def link(shared: SkipList, own: int, node: int, ts: int, tie: int, level: int) -
         if following != TAIL and before(nodes[following * NODE + TS], nodes[following * NODE + TIE], ts, tie):
             here = following
             continue
-        atomic_store(nodes, node * NODE + level, link_out)
+        nodes[node * NODE + level] = link_out  # seen by others after the change below
         if atomic_change(nodes, here * NODE + level, link_out, node << 1):
             return True
 
@@ -156,14 +156,14 @@ def reclaim(shared: SkipList, number: int) -> None:
 
 @inlined
 def show(shared: SkipList, number: int, ts: int) -> None:
-    atomic_store(shared.shown, number * LINE, ts)
+    atomic_release(shared.shown, number * LINE, ts)
     if shared.states[number * LINE] == SILENT:
-        atomic_store(shared.states, number * LINE, OPEN)
+        atomic_release(shared.states, number * LINE, OPEN)
 
 
 @inlined
 def close(shared: SkipList, number: int) -> None:
-    atomic_store(shared.states, number * LINE, CLOSED)
+    atomic_release(shared.states, number * LINE, CLOSED)
 
 
 @inlined
@@ -199,8 +199,8 @@ def pop(shared: SkipList, reader: int) -> tuple[int, int, int]:
             out = atomic_load(nodes, at + level)
         atomic_change(nodes, start + level, node << 1, out)
     count = shared.removed[0]
-    atomic_store(nodes, at + STAMP, count)
-    atomic_store(shared.removed, 0, count + 1)
+    atomic_release(nodes, at + STAMP, count)
+    atomic_release(shared.removed, 0, count + 1)
     return number, ts, row
 
 

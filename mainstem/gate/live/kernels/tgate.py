@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import LINE, atomic_change, atomic_load, atomic_release, atomic_store, inlined, kernel
+from .base import LINE, atomic_change, atomic_load, atomic_release, atomic_store, inlined, keep_loads_apart, kernel
 from .places import FINISHED, MOVING, SILENT
 
 LEVELS = 3
@@ -182,6 +182,7 @@ def first_held(gate: TGate) -> tuple[int, int, int]:
         node = atomic_load(gate.holds, reader * LINE)
         while True:
             ts, tie = gate.nodes[node * LINE + TS], gate.nodes[node * LINE + TIE]
+            keep_loads_apart()
             again = atomic_load(gate.holds, reader * LINE)
             if again == node:
                 break
@@ -213,6 +214,7 @@ def reclaim(gate: TGate, number: int) -> None:
         node = atomic_load(gate.pins, other * LINE)
         while node != NOTHING:
             pin_ts, pin_tie = gate.nodes[node * LINE + TS], gate.nodes[node * LINE + TIE]
+            keep_loads_apart()
             again = atomic_load(gate.pins, other * LINE)
             if again == node:
                 if before(pin_ts, pin_tie, ts, tie):

@@ -1,0 +1,123 @@
+"""What `auto` knows about a program: what its transactions cost, and how long strategies took against the model.
+
+Figures of a shared machine are noisy in one direction: a run may take longer by chance, never shorter. So the better of
+two tries counts, good news is believed sooner than bad news, and a cost that jumps up has to be seen several times.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field
+
+from mainstem.engine.model import Properties
+from mainstem.engine.options import SERIAL
+
+TRIES = 2  # of a candidate, the better one counts; only then its times are averaged
+SURPRISE = 0.3  # relative change of cost or time that matters at once, when it is seen again
+CONFIRMED = 3  # batches in a row that must say so before a cost is believed to have risen that much
+LEARNING = 0.4  # weight of the newest figure in running averages
+BETTER, WORSE = 0.5, 0.25  # the same for news of which only the bad ones may be noise
+ODD = 1.25  # a factor that is off from the usual one by more is half believed in other kinds of batches, too
+REMEMBERED = 0.9  # power of a factor that is left after each plan in which its strategy did not run
+REGIME = 8  # costs and sizes that differ by such a factor are different worlds
+STEPS = 4  # shares between 0 and 1 that are told apart
+
+
+@dataclass
+class Known:
+    """One strategy in one kind of batch."""
+
+    factor: float  # measured by predicted time
+    tries: int = 0  # 0: the figure is from another kind of batch
+    tried_in: int = 0  # number of the plan
+
+    def learn(self, factor: float, plan: int) -> None:
+        if self.tries == 0:
+            self.factor = factor
+        elif self.tries < TRIES:
+            self.factor = min(self.factor, factor)
+        else:
+            weight = BETTER if factor < self.factor else WORSE
+            self.factor = (1 - weight) * self.factor + weight * factor
+        self.tries += 1
+        self.tried_in = plan
+
+
+@dataclass
+class Memory:
+    """From batch to batch and from run to run in this process."""
+
+    cost: float | None = None  # seconds per transaction
+    aborts: float = 0.0
+    plans: int = 0
+    strategies: dict[str, Known] = field(default_factory=dict)  # in batches of the kind at hand
+    _kinds: dict[tuple[int, ...], dict[str, Known]] = field(default_factory=dict)
+    _risen: list[float] = field(default_factory=list)  # costs that were too high to be believed at once
+
+    def begin_plan(self, batch: Properties) -> None:
+        """Turns to what is known about batches of this kind. One that is new begins with what the last one was like."""
+        for known in self.strategies.values():
+            if known.tried_in < self.plans:  # the machine may have been busy then
+                known.factor **= REMEMBERED
+        self.plans += 1
+        kind = _kind(batch)
+        if kind not in self._kinds:
+            usual = self._usual_factor()
+            self._kinds[kind] = {n: Known(_carried(known.factor / usual)) for n, known in self.strategies.items()}
+        self.strategies = self._kinds[kind]
+
+    def learn_cost(self, seconds: float) -> None:
+        if self.cost is None:
+            self.cost = seconds
+        elif seconds <= self.cost * (1 + SURPRISE):
+            weight = BETTER if seconds < self.cost else WORSE
+            self.cost = (1 - weight) * self.cost + weight * seconds
+            self._risen.clear()
+        else:
+            self._risen.append(seconds)
+            if len(self._risen) >= CONFIRMED:
+                self.cost = min(self._risen)
+                self._risen.clear()
+
+    def begin_run(self, sampled: float) -> None:
+        """Other data may cost something else: what a new run says first is right, within what a sample can tell."""
+        if self.cost is None or abs(sampled - self.cost) > SURPRISE * self.cost:
+            self.cost = sampled
+        self._risen.clear()
+
+    def learn_aborts(self, share: float) -> None:
+        self.aborts = (1 - LEARNING) * self.aborts + LEARNING * share
+
+    def learn_time(self, label: str, factor: float) -> None:
+        self.strategies.setdefault(label, Known(factor)).learn(factor, self.plans)
+
+    def factor(self, label: str) -> float:
+        """How far off predictions are; of a strategy that has not run yet, as far as the others. `cost` is what the
+        serial kernel takes, so that is never off."""
+        if label in self.strategies:
+            return self.strategies[label].factor
+        return 1.0 if label == SERIAL.label else self._usual_factor()
+
+    def _usual_factor(self) -> float:
+        return statistics.median(known.factor for known in self.strategies.values()) if self.strategies else 1.0
+
+    def tries(self, label: str) -> int:
+        return self.strategies[label].tries if label in self.strategies else 0
+
+    def plans_since(self, label: str) -> int:
+        """Plans that were made since the strategy ran last."""
+        return self.plans - self.strategies[label].tried_in if label in self.strategies else self.plans
+
+
+def _carried(off: float) -> float:
+    """What a factor, against the usual one, says about batches of another kind. Small differences are noise there: the
+    model is as good, and whether the machine was busy says nothing about the next batch."""
+    return math.sqrt(off) if off > ODD or off < 1 / ODD else 1.0
+
+
+def _kind(batch: Properties) -> tuple[int, ...]:
+    """Batches that are alike in all that makes one strategy better than another."""
+    sizes = (batch.cost * 1e9, batch.transactions)
+    shares = (batch.dependent, batch.near, batch.heaviest, batch.path_locks, batch.aborts)
+    return (*(round(math.log(max(1.0, size), REGIME)) for size in sizes), *(round(STEPS * share) for share in shares))

@@ -1,0 +1,124 @@
+"""Source of the kernels that compute the keys of a batch from event columns: the event-only slice of a function.
+
+Names beside those of `emit`:
+
+    k3_0, k3_ok     part 0 of the keys of static site 3; whether an event has that key
+    q0_0, q0_site, q0_turn  part 0 of the keys of table 0 that vary in loops; their sites; their turns
+    d0, end0        how many of those there are so far; where those of an event end
+    tn_v            turns that the key loop over `v` took
+"""
+
+from __future__ import annotations
+
+from mainstem.lang import ir
+from mainstem.lang.emit import Body, Lines, Writer, event_parameters, load_event
+
+
+class KeyWriter(Writer):
+    """The event-only slice: fills key arrays; gives the running count of dynamic keys per table."""
+
+    def __init__(self, lines: Lines, body: Body) -> None:
+        super().__init__(lines)
+        self.body = body
+        self.dynamic = sorted({s.table for s in body.sites if s.dynamic})
+        self.loops = {id(loop) for loop in key_loops(body)}
+
+    def leave(self, code: str) -> None:
+        self.lines.add(f"return {', '.join(f'd{i}' for i in self.dynamic) or '0'}")
+
+    def statement(self, s: ir.Statement) -> None:
+        if id(s) in self.loops and isinstance(s, ir.For):
+            self._key_loop(s)
+        else:
+            super().statement(s)
+
+    def _key_loop(self, s: ir.For) -> None:
+        """Counts turns, so that keys can be told apart by the turn that they belong to."""
+        self.lines.add("turn = -1", f"for {s.variable} in range({s.start.text}, {s.stop.text}, {s.step}):")
+        self.lines.add("    turn += 1", f"    tn_{s.variable}[j] = turn + 1")
+        self.block(s.body)
+        self.lines.add("turn = -1")
+
+    def checked(self, s: ir.Checked) -> None:
+        # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
+        self.lines.add(f"{s.target}, _ = {self.call(s)}")
+
+    def item(self, s: ir.Item) -> str:
+        # The index check may have failed and the slice gone on, so this must not read past the list.
+        inside = f"lo_{s.field} + {s.index.text} < hi_{s.field}"
+        return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
+
+    def special(self, s: ir.Statement) -> None:
+        if isinstance(s, ir.Resolve):
+            self._resolve(s)
+        elif isinstance(s, ir.Return):
+            self.leave("0")
+        else:
+            super().special(s)
+
+    def _resolve(self, s: ir.Resolve) -> None:
+        site = self.body.sites[s.site]
+        if not site.dynamic:
+            for c, key in enumerate(s.key):
+                self.lines.add(f"k{s.site}_{c}[j] = {key.text}")
+            self.lines.add(f"k{s.site}_ok[j] = 1")
+            return
+        self.lines.add("if fill:")
+        for c, key in enumerate(s.key):
+            self.lines.add(f"    q{site.table}_{c}[d{site.table}] = {key.text}")
+        self.lines.add(f"    q{site.table}_site[d{site.table}] = {s.site}")
+        self.lines.add(f"    q{site.table}_turn[d{site.table}] = turn")
+        self.lines.add(f"d{site.table} += 1")
+
+
+def key_loops(body: Body) -> list[ir.For]:
+    """Loops of the key slice that nothing encloses, with keys of their own in each turn."""
+    return [
+        s
+        for s in body.slice or []
+        if isinstance(s, ir.For)
+        and any(isinstance(i, ir.Resolve) and body.sites[i.site].dynamic for i in ir.walk(s.body))
+    ]
+
+
+def key_parameters(body: Body) -> list[str]:
+    names = ["S", *event_parameters(body.fields)]
+    for site in body.sites:
+        if site.columns is None and not site.dynamic:
+            names += [f"k{site.index}_{c}" for c in range(_arity(body, site.index))] + [f"k{site.index}_ok"]
+    for i in sorted({s.table for s in body.sites if s.dynamic}):
+        arity = max(_arity(body, s.index) for s in body.sites if s.table == i)
+        names += [f"q{i}_{c}" for c in range(arity)] + [f"q{i}_site", f"q{i}_turn"]
+    return names + [f"tn_{loop.variable}" for loop in key_loops(body)]
+
+
+def _arity(body: Body, site: int) -> int:
+    return len(body.tables_schemas[body.sites[site].table].key)
+
+
+def keys_source(body: Body) -> list[str]:
+    """`key_f` does one event, `keys_f` all of a batch; called first to count (`fill` false), then to fill."""
+    assert body.slice is not None
+    lines, parameters = Lines(), key_parameters(body)
+    dynamic = sorted({s.table for s in body.sites if s.dynamic})
+    counters = [f"d{i}" for i in dynamic]
+    lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
+    lines.depth += 1
+    load_event(lines, body.fields)
+    if dynamic:
+        lines.add("turn = -1")
+    lines.depth -= 1
+    writer = KeyWriter(lines, body)
+    writer.block(body.slice)
+    lines.depth += 1
+    writer.leave("0")
+    lines.depth -= 1
+    ends = [f"end{i}" for i in dynamic]
+    lines.add("", "@kernel", f"def keys_{body.index}({', '.join(['pos', 'fill', *ends, *parameters])}):")
+    lines.depth += 1
+    lines.add(*(f"{c} = 0" for c in counters))
+    lines.add("for j in range(len(pos)):")
+    result = ", ".join(counters) or "_"
+    lines.add(f"    {result} = key_{body.index}({', '.join(['j', 'pos[j]', 'fill', *counters, *parameters])})")
+    lines.add(*(f"    end{i}[j] = d{i}" for i in dynamic))
+    return lines.text
