@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mainstem.replay.jobs import RangeBlocks, WaveReport
-from mainstem.replay.split import Key, Rows, Split, SplitPart, SplitStage, held, owners
+from mainstem.replay.split import Key, Rows, Split, SplitPart, SplitStage, held, key_arrays, owners
 from mainstem.state import State
 
 if TYPE_CHECKING:
@@ -256,8 +256,7 @@ class HotKeys:
                     for name, type_ in zip(schema.key_columns, schema.key, strict=True)
                 ]
                 state.apply(given.filter(pa.array(held(columns, [key]))))
-            arrays = [pa.array([part], type_.arrow) for part, type_ in zip(key, schema.key, strict=True)]
-            found[schema.name] = state.delta(state.resolve(arrays))
+            found[schema.name] = state.delta(state.resolve(key_arrays([key], schema)))
         return found
 
     # -- for people -------------------------------------------------------------------------------------------------

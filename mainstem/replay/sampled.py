@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,10 +45,15 @@ class KeySample:
         top = np.argsort(-weights, kind="stable")[:KEYS_MAX]
         found: dict[Key, int] = {}
         for at in top[weights[top] >= max(SHARE_MIN * self._count, 2)]:
-            key = tuple(column[int(first[at])].as_py() for column in columns)
+            key = tuple(_part(column[int(first[at])]) for column in columns)
             if None not in key:
                 found[key] = int(weights[at])
         return found
+
+
+def _part(value: pa.Scalar) -> Any:
+    """Times are numbers: Python's own end with the year 9999."""
+    return (value.cast(pa.int64()) if pa.types.is_timestamp(value.type) else value).as_py()
 
 
 def hot_items(routing: Routing, hot: dict[int, dict[Key, int]]) -> tuple[HotItems, ...]:

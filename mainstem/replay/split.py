@@ -72,7 +72,8 @@ Total = dict[int, dict[str, TableTotal]]
 
 
 def key_arrays(keys: Sequence[Key], schema: TableSchema) -> list[pa.Array]:
-    return [pa.array([key[n] for key in keys], type_.arrow) for n, type_ in enumerate(schema.key)]
+    """Parts of keys come as events have them: a bool may be the key of a table of ints."""
+    return [pa.array([key[n] for key in keys]).cast(type_.arrow) for n, type_ in enumerate(schema.key)]
 
 
 def owners(flow: Dataflow, stage: int, keys: Sequence[Key], shards: int) -> list[int]:
