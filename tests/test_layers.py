@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,11 @@ def imported(path: Path) -> Iterator[tuple[int, str, bool]]:
             yield node.lineno, name, node in typing_only
 
 
+@cache
+def imports_of(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    return tuple(imported(path))
+
+
 def target_layer(name: str) -> str | None:
     """The layer that an import of `name` reaches; None for other packages."""
     first, *rest = name.split(".")
@@ -98,7 +104,7 @@ def test_every_module_is_in_a_known_layer() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_downwards(path: Path) -> None:
     own = layer_of(path)
-    for line, name, _ in imported(path):
+    for line, name, _ in imports_of(path):
         target = target_layer(name)
         if target is None or target == own:
             continue
@@ -109,7 +115,7 @@ def test_imports_point_downwards(path: Path) -> None:
 def test_only_spark_and_bench_import_pyspark(path: Path) -> None:
     if layer_of(path) in MAY_IMPORT_PYSPARK:
         return
-    for line, name, typing_only in imported(path):
+    for line, name, typing_only in imports_of(path):
         assert typing_only or name.split(".")[0] not in ("pyspark", "py4j"), f"{path}:{line} imports {name}"
 
 

@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         """Tells a client that asks before it sends its body to go on; not while an answer before it is due."""
         asked = request.chunks and request.headers[b"expect"].lower() == b"100-continue"
         if asked and request.refused is None and not self._turns and self._task is None:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         keep_alive = request is not None and request.keep_alive and not self._eof
         framing = b"content-length: %d\r\n" % len(answer.body)
         sent = head(answer.status, answer.kind, answer.headers, self.office.date, framing, keep_alive=keep_alive)
-        self._transport.write(sent if request is not None and request.method == b"HEAD" else sent + answer.body)
+        self._send(sent if request is not None and request.method == b"HEAD" else sent + answer.body)
         if self.office.log is not None:
             self.office.log(_line(request, answer.status, len(answer.body), started))
         if not keep_alive:
@@ -304,21 +304,24 @@ class Connection(asyncio.Protocol):
     async def _write_stream(self, request: Request, answer: Stream, started: float) -> None:
         keep_alive = request.chunks and request.keep_alive and not self._eof
         framing = b"transfer-encoding: chunked\r\n" if request.chunks else b""
-        self._transport.write(
-            head(200, answer.kind, answer.headers, self.office.date, framing, keep_alive=keep_alive)
-        )
+        self._send(head(200, answer.kind, answer.headers, self.office.date, framing, keep_alive=keep_alive))
         length = 0
         if request.method != b"HEAD":
             async for part in answer.chunks:
                 length += len(part)
-                self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if request.chunks else part)
+                self._send(b"%x\r\n%b\r\n" % (len(part), part) if request.chunks else part)
                 await self._writable.wait()
             if request.chunks:
-                self._transport.write(b"0\r\n\r\n")
+                self._send(b"0\r\n\r\n")
         if self.office.log is not None:
             self.office.log(_line(request, 200, length, started))
         if not keep_alive:
             self._end()
+
+    def _send(self, data: bytes) -> None:
+        """Unless the client is gone, which this connection may be told only later."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _end(self) -> None:
         """No more answers on this connection."""
