@@ -227,7 +227,7 @@ def _checked_form(choose: Callable[..., Any]) -> Any:
     """A function that compiled code can call; which code that is, `choose` says by the types of the arguments."""
 
     def form(*arguments: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("only compiled code calls this")
 
     overload(form, strict=False)(choose)
     return form
