@@ -229,23 +229,22 @@ def operands(statement: Statement) -> tuple[str, ...]:
     return ()
 
 
+_BLOCKS: dict[type, tuple[str, ...]] = {
+    If: ("then", "otherwise"), For: ("body",), Turn: ("body",), Once: ("body",), While: ("head", "body"),
+}  # fmt: skip
+"""By exact type: programs are walked millions of times, and a match tries every case for a statement without blocks."""
+
+
 def blocks(statement: Statement) -> tuple[Block, ...]:
-    match statement:
-        case If(then=then, otherwise=otherwise):
-            return (then, otherwise)
-        case For(body=body) | Turn(body=body) | Once(body=body):
-            return (body,)
-        case While(head=head, body=body):
-            return (head, body)
-    return ()
+    return tuple(getattr(statement, name) for name in _BLOCKS.get(type(statement), ()))
 
 
 def walk(block: Block) -> Iterator[Statement]:
     """Every statement, outer before inner, in program order."""
     for statement in block:
         yield statement
-        for inner in blocks(statement):
-            yield from walk(inner)
+        for name in _BLOCKS.get(type(statement), ()):
+            yield from walk(getattr(statement, name))
 
 
 def rewritten(block: Block, change: Callable[[Statement], list[Statement]]) -> Block:

@@ -25,6 +25,7 @@ Identity = tuple[int, int, int]
 class _Kept:
     state: TaskState
     file: Identity
+    size: int
 
 
 _kept: OrderedDict[Path, _Kept] = OrderedDict()
@@ -43,8 +44,8 @@ def keep(path: Path, before: Path | None, state: TaskState) -> None:
     file = _identity(path)
     if file is None or _mostly_garbage(state):
         return
-    _kept[path] = _Kept(state, file)
-    while _kept and sum(size_of(one.state) for one in _kept.values()) > KEPT_BYTES_MAX:
+    _kept[path] = _Kept(state, file, size_of(state))
+    while _kept and sum(one.size for one in _kept.values()) > KEPT_BYTES_MAX:
         _kept.popitem(last=False)
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mainstem.errors import InputError
 from mainstem.jit import kernel
-from mainstem.schema import INT64_MAX, INT64_MIN, Type
+from mainstem.schema import INT64_MAX, INT64_MIN, TableSchema, Type
 from mainstem.state.columns import EPOCH, Columns
-from mainstem.state.index import probe1
-
-if TYPE_CHECKING:
-    from mainstem.state.table import TableState
+from mainstem.state.index import KeyIndex, probe1
 
 Row = dict[str, Any]
 Decode = Callable[[Any], Any]
@@ -27,34 +24,37 @@ _CODES_MAX = _VALUES_MAX = 65_536  # strings that are remembered: the pool's way
 
 
 class RecordReader:
-    """Looks rows of one table up. Everything that does not depend on the key is prepared once."""
+    """Looks rows of one table up. Everything that does not depend on the key is prepared once.
 
-    def __init__(self, table: TableState, columns: Columns) -> None:
-        self._table, self._index, self._schema, self._columns = table, table.index, table.schema, columns
+    It is given the records each time and does not know its table: in a circle of references, a table that nobody uses
+    would stay in memory until Python looks for circles, which it does by the number of objects, not by their size.
+    """
+
+    def __init__(self, schema: TableSchema, index: KeyIndex, columns: Columns) -> None:
+        self._schema, self._index, self._columns = schema, index, columns
         self._names = tuple(field.name for field in self._schema.fields)
         self._decoders = self._prepared(times=True)
         self._decoders_seen = self._prepared(times=False)
         self._is_int = self._schema.scalar_key and self._schema.key[0].base == "int"
         self._codes: dict[str, dict[Any, int]] = {"str": {}, "bytes": {}}
 
-    def get(self, key: Any) -> Row | None:
+    def get(self, records: np.ndarray, key: Any) -> Row | None:
         """The fields of a row; None when it is missing."""
         row = self._row(key)
-        return None if row < 0 else self._decoded(self._table.rows.item(row), self._decoders)
+        return None if row < 0 else self._decoded(records.item(row), self._decoders)
 
-    def seen(self, key: Any) -> Row | None:
+    def seen(self, records: np.ndarray, key: Any) -> Row | None:
         """The fields of a row as functions see them: times are integers, arrays tuples."""
         row = self._row(key)
-        return None if row < 0 else self._decoded(self._table.rows.item(row), self._decoders_seen)
+        return None if row < 0 else self._decoded(records.item(row), self._decoders_seen)
 
-    def get_many(self, keys: Sequence[Any]) -> list[Row | None]:
+    def get_many(self, records: np.ndarray, keys: Sequence[Any]) -> list[Row | None]:
         """`get` of every key, in their order, at a fraction of the cost."""
         if len(keys) < _MANY:
-            return [self.get(key) for key in keys]
+            return [self.get(records, key) for key in keys]
         rows = self._find_many(keys)
-        records = self._table.rows[rows].tolist()
         decoded, decoders = self._decoded, self._decoders
-        found = zip(rows.tolist(), records, strict=True)
+        found = zip(rows.tolist(), records[rows].tolist(), strict=True)
         return [None if row < 0 else decoded(record, decoders) for row, record in found]
 
     def _decoded(self, record: tuple[Any, ...], decoders: Decoders) -> Row | None:

@@ -32,7 +32,7 @@ class TableState:
         self.default_row = self._make_default_row()
         self._zero_default = not self.default_row.tobytes().strip(b"\0")
         self.rows = self._defaults(_FIRST_ROWS)
-        self._reader = RecordReader(self, self._columns)
+        self._reader = RecordReader(schema, self.index, self._columns)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.rows["_alive"][: self.index.count]))
@@ -58,15 +58,15 @@ class TableState:
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The fields of a row as Python values; None when it is missing."""
-        return self._reader.get(key)
+        return self._reader.get(self.rows, key)
 
     def seen(self, key: Any) -> dict[str, Any] | None:
         """`get` as functions see it: times are integers, arrays tuples."""
-        return self._reader.seen(key)
+        return self._reader.seen(self.rows, key)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """`get` of every key, in their order."""
-        return self._reader.get_many(keys)
+        return self._reader.get_many(self.rows, keys)
 
     def export(self) -> pa.Table:
         """All alive rows, sorted by key, with the schema `schema.arrow`."""

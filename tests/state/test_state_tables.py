@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -251,3 +253,17 @@ def test_no_row_has_a_time_beyond_64_bits() -> None:
     assert table.get(5) == {"n": 1}
     assert table.get(2**70) is None
     assert table.get_many([2**70] * 9 + [5])[-1] == {"n": 1}
+
+
+def test_a_state_that_nobody_uses_leaves_memory_at_once() -> None:
+    """Python's collector counts objects, not bytes: in a circle of references, gigabytes of rows could wait for it."""
+    gc.collect()
+    gc.disable()
+    try:
+        state = State({"T": TableSchema("T", (Type("int"),), True, ALL_FIELDS)})
+        assert state.tables["T"].get(1) is None
+        table = weakref.ref(state.tables["T"])
+        del state
+        assert table() is None
+    finally:
+        gc.enable()
