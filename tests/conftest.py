@@ -21,7 +21,7 @@ settings.register_profile(
 settings.load_profile("mainstem")
 ROOT = Path(__file__).parent
 # Compiling leaves millions of objects that stay; Python's collector would walk them again and again.
-gc.set_threshold(100_000, 50, 100)
+gc.set_threshold(100_000, 20, 20)
 # Measuring strategies in the background takes the cores that tests run on.
 os.environ.setdefault("MAINSTEM_CALIBRATE", "0")
 

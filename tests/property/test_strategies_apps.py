@@ -21,7 +21,10 @@ WORKLOADS: dict[ModuleType, tuple[int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("module", WORKLOADS)
+# Compiling every strategy for an app takes as long as running it; the other two are in the tests of races.
+@pytest.mark.parametrize(
+    "module", [bidding, toll, *(pytest.param(app, marks=pytest.mark.long) for app in (grep_sum, ledger_work))]
+)
 def test_every_strategy_agrees_with_the_serial_engine(module: ModuleType) -> None:
     rows, knobs = WORKLOADS[module]
     events, start = module.generate(EVENTS, skew=0.4, abort=0.05, turns=1, **knobs), module.initial(rows)

@@ -29,7 +29,7 @@ def contended(module: ModuleType, events: int, turns: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("module", CONTENDED)
+@pytest.mark.parametrize("module", [grep_sum, pytest.param(ledger_work, marks=pytest.mark.long)])
 def test_one_batch_has_one_digest(module: ModuleType, name: str) -> None:
     events, start = contended(module, 80, 60), module.initial(ROWS)
     expected = module.app.run(events, initial=start, engine="oracle")

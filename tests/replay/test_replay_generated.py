@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from replay_support import replayed
 
 from mainstem.lang.dataflow import Dataflow
-from mainstem.replay import RareAbort, staged
+from mainstem.replay import RareAbort, kept, staged
 from mainstem.testing import Case, assert_same, generate_case
 
 PROGRAMS_DEFAULT, PROGRAMS_LONG, TOGETHER = 200, 20_000, 20
 
 
 @pytest.fixture(autouse=True)
-def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing here survives a loss of power, and thousands of small files would wait for the disk."""
     monkeypatch.setattr("mainstem.store.tablefile.sync", lambda fd: None)
     monkeypatch.setattr("mainstem.replay.states.sync_directory", lambda path: None)
+    yield
+    kept.forget()
 
 
 def case_of(seed: int) -> Case:
