@@ -54,18 +54,21 @@ class Memory:
     strategies: dict[str, Known] = field(default_factory=dict)  # in batches of the kind at hand
     _kinds: dict[tuple[int, ...], dict[str, Known]] = field(default_factory=dict)
     _risen: list[float] = field(default_factory=list)  # costs that were too high to be believed at once
+    _usual: float | None = None  # asked for many times per batch; None: to be found anew
 
     def begin_plan(self, batch: Properties) -> None:
         """Turns to what is known about batches of this kind. One that is new begins with what the last one was like."""
         for known in self.strategies.values():
             if known.tried_in < self.plans:  # the machine may have been busy then
                 known.factor **= REMEMBERED
+        self._usual = None
         self.plans += 1
         kind = _kind(batch)
         if kind not in self._kinds:
             usual = self._usual_factor()
             self._kinds[kind] = {n: Known(_carried(known.factor / usual)) for n, known in self.strategies.items()}
         self.strategies = self._kinds[kind]
+        self._usual = None
 
     def learn_cost(self, seconds: float) -> None:
         if self.cost is None:
@@ -91,6 +94,7 @@ class Memory:
 
     def learn_time(self, label: str, factor: float) -> None:
         self.strategies.setdefault(label, Known(factor)).learn(factor, self.plans)
+        self._usual = None
 
     def factor(self, label: str) -> float:
         """How far off predictions are; of a strategy that has not run yet, as far as the others. `cost` is what the
@@ -100,7 +104,10 @@ class Memory:
         return 1.0 if label == SERIAL.label else self._usual_factor()
 
     def _usual_factor(self) -> float:
-        return statistics.median(known.factor for known in self.strategies.values()) if self.strategies else 1.0
+        if self._usual is None:
+            known = [known.factor for known in self.strategies.values()]
+            self._usual = statistics.median(known) if known else 1.0
+        return self._usual
 
     def tries(self, label: str) -> int:
         return self.strategies[label].tries if label in self.strategies else 0

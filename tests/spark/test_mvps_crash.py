@@ -31,7 +31,7 @@ def child(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "steps",
     [
-        ["wave2:3"],
+        ["commit:2"],
         pytest.param([*(f"{kind}:1" for kind in KINDS), "commit:1", "wave2:3"], marks=pytest.mark.long),
     ],
     ids=["some", "all"],
