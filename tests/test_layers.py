@@ -21,7 +21,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS: list[tuple[str, ...]] = [
     ("errors",),
     ("jit",),
-    ("atomics", "atomics_plain"),
+    ("atomics", "atomics_plain", "bits", "bits_plain"),
     ("waiting",),
     ("team",),
     ("schema",),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from mainstem.lang import ir
-from mainstem.lang.pieces import Cell, Draft, cells_read
+from mainstem.lang.pieces import Cell, Draft, Known, cells_read
 from mainstem.lang.slices import may_be_unset
 from mainstem.lang.tables import Columns, Cuttable, TableGraph, may_fail_rarely
 
@@ -56,8 +56,9 @@ class Cutter:
         self.stage = {s.index: graph.stage_of(s.table) for s in (function.sites if function.whole else function.met)}
         self.stages = sorted(set(self.stage.values()), key=lambda n: (graph.waves[n], n))
         self.stored = {n: self._stores(n) for n in self.stages}
-        checks = any(t in checked for t in function.written)
-        self.cut = Cut(function, may_abort=bool(function.aborts) or checks)
+        self.checks = any(t in checked for t in function.written)
+        self.cut = Cut(function, may_abort=bool(function.aborts) or self.checks)
+        self.overtaken = False  # the piece that knows about aborts can't tell whether a computation fails before one
 
     def _stores(self, stage: int) -> list[int]:
         return self.f.stores(self.graph.groups[stage])
@@ -95,27 +96,35 @@ class Cutter:
         used = {s.site for s in ir.walk(block) if isinstance(s, ir.Load | ir.Exists | ir.Store | ir.Delete)}
         live = tuple(i for i in met if i in used)
         given = cells_read(block, [i for i in self.stage if i not in live])
-        return Draft(self.f.unit, block, live, self.f.keys, given, answers=answers, verdict=verdict)
+        known: Known = ("last" if self.overtaken else "first") if verdict else "no"
+        return Draft(self.f.unit, block, live, self.f.keys, given, answers=answers, verdict=known)
 
     def _running(self, stage: int, decides: bool) -> Draft:
         """`decides`: what it says about aborts counts, so it should know which comes first."""
         seeds = [*self.stored[stage], *self.f.aborts]
         draft = self._draft(seeds, stage)
-        failing = self._failing_first(draft, stage) if decides and self.f.aborts else []
+        failing = self._failing_first(draft, stage) if decides and self.cut.may_abort else []
         return self._draft([*seeds, *failing], stage) if failing else draft
 
     def _failing_first(self, draft: Draft, stage: int) -> list[int]:
         """Computations before an abort that may fail instead of it, where the rows that they look at are at hand: those
         of the draft, and those of earlier stages."""
         slicer, statements, waves = self.f.slicer, self.f.statements, self.graph.waves
-        end = slicer.last[slicer.top(max(self.f.aborts))]
         handed = {i for i, of in self.stage.items() if waves[of] < waves[stage]}
 
         def at_hand(n: int) -> bool:
             loads = [s for s in (statements[m] for m in slicer.closure([n])) if isinstance(s, ir.Load | ir.Exists)]
             return all(s.site in draft.live or (s.site in handed and not _of_array(s)) for s in loads)
 
-        return [n for n, s in enumerate(statements[: end + 1]) if may_fail_rarely(s) and at_hand(n)]
+        found = [n for n in self._before_aborts() if at_hand(n)]
+        self.overtaken = len(found) < len(self._before_aborts())
+        return found
+
+    def _before_aborts(self) -> list[int]:
+        """Computations that may fail before the last abort does; checks of tables come behind everything."""
+        slicer, statements = self.f.slicer, self.f.statements
+        end = len(statements) if self.checks else slicer.last[slicer.top(max(self.f.aborts))] + 1
+        return [n for n, s in enumerate(statements[:end]) if may_fail_rarely(s)]
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
@@ -123,10 +132,10 @@ class Cutter:
         """In the last stage, where that is one; else at home. Nowhere when there is nothing to find out."""
         seeds = self._answer_seeds()
         known = self.cut.verdict_from is not None
-        aborts = [] if known else self.f.aborts
+        aborts = [] if known and not self.overtaken else self.f.aborts
         if not seeds and not aborts:
             if known:
-                self.cut.home = Draft(self.f.unit, [], verdict=True)
+                self.cut.home = Draft(self.f.unit, [], verdict="first")
             return
         last = self._last_stage()
         if last is not None:

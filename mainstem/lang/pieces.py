@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from mainstem.lang import emit, ir
 from mainstem.lang.flow import Flow
@@ -74,6 +75,11 @@ def cells_read(block: ir.Block, sites: Iterable[int]) -> tuple[Cell, ...]:
 # -- pieces ---------------------------------------------------------------------------------------------------
 
 
+Known = Literal["no", "first", "last"]
+"""Whether the function aborts was found out before, and comes with the event. It comes first; or last, where the piece
+has to look by itself for what may fail before."""
+
+
 @dataclass
 class Draft:
     """A piece before it is part of a program: what it runs and what it exchanges."""
@@ -85,7 +91,7 @@ class Draft:
     given: tuple[Cell, ...] = ()
     emits: tuple[Cell, ...] = ()  # handed on as they are before the transaction
     answers: bool = False  # its returns carry the function's output columns
-    verdict: bool = False  # whether the function aborts was found out before, and comes with the event
+    verdict: Known = "no"
     exact: bool = False  # the function runs as it is: no abort comes too late
 
     @property
@@ -105,7 +111,7 @@ class Draft:
     @property
     def given_fields(self) -> dict[str, Type]:
         found = {cell_name(self.function, c): cell_type(self.unit.body, c) for c in self.given}
-        return {**found, code_name(self.function): Type("int")} if self.verdict else found
+        return {**found, code_name(self.function): Type("int")} if self.verdict != "no" else found
 
 
 def finish(draft: Draft, index: int, kind: int, shared: Shared, names: Mapping[str, str]) -> Unit:
@@ -130,15 +136,16 @@ def finish(draft: Draft, index: int, kind: int, shared: Shared, names: Mapping[s
 
 def _take_given(draft: Draft) -> ir.Block:
     """Given values into locals; an abort that is known already comes first."""
-    statements: ir.Block = []
-    if draft.verdict:
-        code = ir.Value(f"e_{code_name(draft.function)}", "int")
-        statements.append(ir.Checked(0, "known", "carried", (code,)))
+    statements: ir.Block = _abort_known(draft) if draft.verdict == "first" else []
     for cell in draft.given:
         name = f"e_{cell_name(draft.function, cell)}"
         text = f"1 if {name} else 0" if cell_type(draft.unit.body, cell).base == "bool" else name
         statements.append(ir.Let(0, _local(cell), text, (name,)))
     return statements
+
+
+def _abort_known(draft: Draft) -> ir.Block:
+    return [ir.Checked(0, "known", "carried", (ir.Value(f"e_{code_name(draft.function)}", "int"),))]
 
 
 def _load_emitted(draft: Draft) -> ir.Block:
@@ -155,7 +162,8 @@ def _returned(s: ir.Statement, draft: Draft, names: Mapping[str, str]) -> list[i
     if not isinstance(s, ir.Return):
         return [s]
     if draft.answers:
-        return [replace(s, columns=tuple((names[name], value) for name, value in s.columns))]
+        known = _abort_known(draft) if draft.verdict == "last" else []
+        return [*known, replace(s, columns=tuple((names[name], value) for name, value in s.columns))]
     if not draft.emits:
         return [replace(s, number=0, columns=())]
     values = [(cell, ir.Value(_emitted(cell), cell_type(draft.unit.body, cell).base)) for cell in draft.emits]

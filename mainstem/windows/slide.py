@@ -1,7 +1,8 @@
 """Windows of time that slide over cells: what enters, what leaves, and a row for every key that has something in it.
 
-The keys of the window at hand are bits by rank, so they are read in order without sorting. Words have 32 bits, which
-leaves the sign alone; a bit of `words_used` says that a word of `live` has any.
+The keys of the window at hand are bits by rank, so they are read in order without sorting. A bit of `words_used` says
+that a word of `live` may have any; it goes when the word is read and has none. So cells enter and leave without a
+branch, and none could foresee whether a key has other cells.
 """
 
 from __future__ import annotations
@@ -10,29 +11,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mainstem.jit import inlined, kernel
+from mainstem.jit import JIT_ENABLED, inlined, kernel
 from mainstem.windows.kernels import NONE, Cells, Ends, Tracks, extend_left, extend_right, joined_sides
+
+if JIT_ENABLED:
+    from mainstem.bits import lowest, without_lowest
+else:
+    from mainstem.bits_plain import lowest, without_lowest
 
 # What `slide` remembers between calls.
 NEXT, EXPIRED, ENTERED, LIVE, BLOCK, ROWS, WINDOWS = range(7)
 PLACES = 7
 NO_BLOCK = -(2**62) - 1  # no block of panes has this number
 
-BITS, WORD = 5, 32
-ALL_BITS = 2**WORD - 1
-# The place of the only bit that is set: multiplying shifts a sequence in which all five-bit parts differ.
-_SEQUENCE = 0x077CB531
-_PLACE_OF = np.zeros(WORD, np.int64)
-for _place in range(WORD):
-    _PLACE_OF[((_SEQUENCE << _place) & 0xFFFFFFFF) >> 27] = _place
+BITS, WORD = 6, 64
+ALL_BITS = -1
+_ONE = np.int64(1)  # shifted to any place, it stays an int64
+LISTED = 3  # keys of a word that are written without a branch: it is chance how many a word has, and often few
 
 
 class Keys(NamedTuple):
     """By key: its cells in the window; by rank: which key it is, and whether it is in the window."""
 
-    cells: np.ndarray  # int64: how many, where its events are not counted: 0 while it has nothing in the window
-    head: np.ndarray  # the first
-    tail: np.ndarray  # the last
+    cells: np.ndarray  # int64: how many, 0 while it has nothing in the window; empty where its events are counted
+    head: np.ndarray  # the first; empty where cells are not linked
+    tail: np.ndarray  # the last; the same
     rank: np.ndarray
     of_rank: np.ndarray  # empty when keys are their own ranks
     live: np.ndarray  # bits
@@ -110,15 +113,16 @@ def expire(at: np.ndarray, shape: Shape, cells: Cells, keys: Keys, sums: Tracks)
         stop += 1
     counted = shape.counted
     present = sums.running[counted] if counted >= 0 else keys.cells
+    own_ranks = len(keys.of_rank) == 0
     for c in range(first, stop):
         key = cells.key[c]
         left = present[key] - (sums.values[counted, c] if counted >= 0 else 1)
         present[key] = left
         if shape.linked:
             keys.head[key] = cells.after[c]
-        if left == 0:
-            unlist(keys, keys.rank[key])
-            live -= 1
+        gone = 1 if left == 0 else 0
+        unlist(keys, key if own_ranks else keys.rank[key], gone)
+        live -= gone
     for t in range(len(sums.op)):
         if t != counted:
             values, running = sums.values[t], sums.running[t]
@@ -134,6 +138,7 @@ def enter(at: np.ndarray, count: int, shape: Shape, cells: Cells, keys: Keys, fo
         stop += 1
     counted = shape.counted
     present = sums.running[counted] if counted >= 0 else keys.cells
+    own_ranks = len(keys.of_rank) == 0
     for c in range(first, stop):
         key = cells.key[c]
         known = present[key]
@@ -142,9 +147,8 @@ def enter(at: np.ndarray, count: int, shape: Shape, cells: Cells, keys: Keys, fo
             keys.tail[key] = c
             if known == 0:
                 keys.head[key] = c
-        if known == 0:
-            enlist(keys, keys.rank[key])
-            live += 1
+        enlist(keys, key if own_ranks else keys.rank[key])
+        live += 1 if known == 0 else 0
     for t in range(len(sums.op)):
         if t != counted:
             values, running = sums.values[t], sums.running[t]
@@ -230,22 +234,14 @@ def write_full(panes: int, cells: Cells, folds: Folds, out: Out, rows: int) -> N
 @inlined
 def enlist(keys: Keys, rank: int) -> None:
     word = rank >> BITS
-    keys.live[word] |= 1 << (rank & (WORD - 1))
-    keys.words_used[word >> BITS] |= 1 << (word & (WORD - 1))
+    keys.live[word] |= _ONE << (rank & (WORD - 1))
+    keys.words_used[word >> BITS] |= _ONE << (word & (WORD - 1))
 
 
 @inlined
-def unlist(keys: Keys, rank: int) -> None:
-    word = rank >> BITS
-    keys.live[word] &= ~(1 << (rank & (WORD - 1)))
-    if keys.live[word] == 0:
-        keys.words_used[word >> BITS] &= ~(1 << (word & (WORD - 1)))
-
-
-@inlined
-def lowest(bits: int) -> int:
-    """The place of the lowest bit that is set."""
-    return _PLACE_OF[(((bits & -bits) * _SEQUENCE) & 0xFFFFFFFF) >> 27]
+def unlist(keys: Keys, rank: int, gone: int) -> None:
+    """If it is `gone`, which is 1 then, or else 0."""
+    keys.live[rank >> BITS] &= ~(np.int64(gone) << (rank & (WORD - 1)))
 
 
 @inlined
@@ -253,24 +249,27 @@ def list_live(keys: Keys, out: np.ndarray, at: int) -> int:
     """The keys of the window by rank, from `out[at]` on; gives where they end. There is room for one more."""
     first = at
     for group in range(len(keys.words_used)):
-        words = keys.words_used[group]
+        words = used = keys.words_used[group]
         while words != 0:
-            word = (group << BITS) + lowest(words)
-            words &= words - 1
+            place = lowest(words)
+            words = without_lowest(words)
+            word = (group << BITS) + place
             bits = keys.live[word]
+            used ^= np.int64(1 if bits == 0 else 0) << place
             if bits == ALL_BITS:
                 for bit in range(WORD):
                     out[at + bit] = (word << BITS) + bit
                 at += WORD
                 continue
-            for _ in range(2):  # a word often has one key or two, and no branch can foresee which
+            for _ in range(LISTED):
                 out[at] = (word << BITS) + lowest(bits)
                 at += 1 if bits != 0 else 0
-                bits &= bits - 1
+                bits = without_lowest(bits)
             while bits != 0:
                 out[at] = (word << BITS) + lowest(bits)
                 at += 1
-                bits &= bits - 1
+                bits = without_lowest(bits)
+        keys.words_used[group] = used
     if len(keys.of_rank) > 0:
         for row in range(first, at):
             out[row] = keys.of_rank[out[row]]
@@ -305,6 +304,7 @@ def drop_cells(
             folds.ends.values[t, to], folds.ends.times[t, to] = folds.ends.values[t, c], folds.ends.times[t, c]
     for key in range(known):
         newest[key] = max(newest[key] - gone, NONE)
+    for key in range(min(known, len(keys.head))):
         keys.head[key] = max(keys.head[key] - gone, NONE)
         keys.tail[key] = max(keys.tail[key] - gone, NONE)
 

@@ -55,6 +55,8 @@ class TimeWindows:
         """Forgets all events; the first window starts in pane `first` or later."""
         self.at[:] = 0
         self.at[NEXT], self.at[BLOCK] = first, NO_BLOCK
+        if not self.cells.count:
+            return
         self.cells.count = 0
         self.cells.newest[:] = self.keys.head[:] = self.keys.tail[:] = NONE
         self.keys.cells[:] = self.keys.live[:] = self.keys.words_used[:] = 0
@@ -79,8 +81,9 @@ class TimeWindows:
         """The order of the keys, when there are new ones; keys that are their own ranks need no way back."""
         count, old = len(rank), self.keys
         words = -(-count // WORD)
+        uncounted, linked = count if self.shape.counted < 0 else 0, count if self.shape.linked else 0
         self.keys = Keys(
-            grown(old.cells, count), grown(old.head, count, NONE), grown(old.tail, count, NONE), rank, of_rank,
+            grown(old.cells, uncounted), grown(old.head, linked, NONE), grown(old.tail, linked, NONE), rank, of_rank,
             grown(old.live, words), grown(old.words_used, -(-words // WORD)),
         )  # fmt: skip
         self.cells.reserve(0, count)

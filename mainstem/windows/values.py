@@ -11,17 +11,19 @@ from mainstem.gate.batch import EventBatch
 from mainstem.schema import Type
 from mainstem.state.pool import StringPool
 
+_POOLED: dict[str, type] = {"str": str, "bytes": bytes}
+
 
 class Pools:
     """The texts that an operator has met."""
 
     def __init__(self) -> None:
-        self._pools = {"str": StringPool(str), "bytes": StringPool(bytes)}
+        self._pools: dict[str, StringPool] = {}
 
     def array(self, column: pa.Array, base: str) -> np.ndarray:
         """A column without nulls."""
-        if base in self._pools:
-            return self._pools[base].intern(column)
+        if base in _POOLED:
+            return self._pool(base).intern(column)
         if base == "bool":
             return column.to_numpy(zero_copy_only=False).view(np.uint8)
         if base == "datetime":
@@ -29,13 +31,18 @@ class Pools:
         return column.to_numpy(zero_copy_only=False)
 
     def arrow(self, values: np.ndarray, base: str) -> pa.Array:
-        if base in self._pools:
-            return self._pools[base].decode(values)
+        if base in _POOLED:
+            return self._pool(base).decode(values)
         if base == "bool":
             return pa.array(values.astype(np.bool_))
         if base == "datetime":
             return pa.array(values).cast(Type("datetime").arrow)
         return pa.array(values)
+
+    def _pool(self, base: str) -> StringPool:
+        if base not in self._pools:
+            self._pools[base] = StringPool(_POOLED[base])
+        return self._pools[base]
 
 
 def dtype_of(base: str) -> Any:

@@ -53,3 +53,82 @@ def test_a_computation_that_fails_before_an_abort(tmp_path: Path) -> None:
         replayed(staged(app.spec, "rare", jit=False), [log], tmp_path / "rare", jit=False, shards=2, size=2, epoch=1)
     flow = staged(app.spec, "tied", jit=False)
     assert_same(expected, replayed(flow, [log], tmp_path / "tied", jit=False, shards=2, size=2, epoch=1))
+
+
+checked = ms.App("checked")
+
+
+@checked.event
+class Move:
+    a: int
+    b: int
+
+
+@checked.table(key=int)
+class Stock:
+    n: int = 0
+
+    @ms.check
+    def never_negative(row):  # type: ignore[no-untyped-def]
+        return row.n >= 0
+
+
+@checked.table(key=int)
+class Total:
+    n: int = 0
+
+
+@checked.on(Move)
+def computes_a_key(e):  # type: ignore[no-untyped-def]
+    Total[e.b * e.b].n += 1  # type: ignore[index]  # the key fails before the check does
+    Stock[e.a].n -= 1  # type: ignore[index]
+
+
+late = ms.App("late")
+
+
+@late.event
+class Sale:
+    a: int
+    b: int
+
+
+@late.table(key=int)
+class First:
+    n: int = 0
+
+
+@late.table(key=int)
+class Second:
+    n: int = 4
+
+
+@late.on(Sale)
+def fills_second(e):  # type: ignore[no-untyped-def]
+    Second[e.b].n += First[e.a].n  # type: ignore[index]
+
+
+@late.on(Sale)
+def looks_ahead(e):  # type: ignore[no-untyped-def]
+    First[e.a].n += 1  # type: ignore[index]
+    product = Second[e.b].n * e.b  # type: ignore[index]  # noqa: F841  of a later stage than what decides about aborts
+    ms.require(First[e.a].n < 2, "once only")  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("program", "reasons"),
+    [
+        (checked, [None, "integer overflow", "check Stock.never_negative failed"]),
+        (late, [None, None, None, "integer overflow", None, None]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_an_abort_of_an_earlier_stage_hides_nothing(program: ms.App, reasons: list[str | None], tmp_path: Path) -> None:
+    log = pa.table({"ts": [1, 2, 3], "a": [1, 1, 2], "b": [3, 2**62, 3]})
+    initial = {"Stock": pa.table({"key": [1], "n": [1]})} if program is checked else {}
+    outputs = program.run(log, engine="oracle", initial=initial).outputs
+    assert outputs["reason"].to_pylist() == reasons
+    flow = staged(program.spec, "rare", jit=False)
+    batches = {"jit": False, "shards": 2, "size": 2, "epoch": 1}
+    with pytest.raises(RareAbort):
+        replayed(flow, [log], tmp_path / "rare", initial=initial, **batches)

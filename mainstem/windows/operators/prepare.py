@@ -122,8 +122,10 @@ def _result(prepared: Prepared, aggregate: Aggregate, count: np.ndarray, value: 
 def check_inputs(window: Window, inputs: Sequence[pa.Table]) -> None:
     if not inputs:
         raise InputError(f"window {window.name} has no input\n  pass one table or more")
+    wanted = ("ts", *window.columns)
     for i, table in enumerate(inputs):
-        missing = [name for name in ("ts", *window.columns) if name not in table.column_names]
+        there = table.column_names
+        missing = [name for name in wanted if name not in there]
         if missing:
             raise InputError(
                 f"input {i} of window {window.name} has no column {missing[0]!r}\n  its columns are: "

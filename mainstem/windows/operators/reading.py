@@ -3,71 +3,61 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.errors import InputError
+from mainstem.schema import Type
 from mainstem.team import team
-from mainstem.windows.operators.kernels.chosen import chosen_rows, in_order
+from mainstem.windows.operators.kernels.chosen import UNSORTED, choose_rows, in_order
 from mainstem.windows.values import Pools
 from mainstem.windows.window import Window
 
 PIECE_ROWS = 2**16  # threads share the rows of all inputs by so many
 
-Bounds = tuple[int, int]
-"""The least and the largest value of a column."""
-
-
-@dataclass
-class Run:
-    """The events of one input that count, as arrays; `key` counts from some base that all runs share."""
-
-    ts: np.ndarray
-    columns: dict[str, np.ndarray]
-    bounds: dict[str, Bounds]  # of the columns that were measured; of none when there are no events
-    key: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+T = TypeVar("T")
+Bounds = dict[str, tuple[int, int]]
+"""The least and the largest value of some columns."""
 
 
 @dataclass(frozen=True)
-class _Input:
+class Input:
+    """All events of one input."""
+
     number: int
     ts: np.ndarray
     columns: dict[str, np.ndarray]
     bits: tuple[np.ndarray, int] | None  # of the condition, as words, and which bit is the first
+    counting: int  # events that fulfil it
 
 
-def read_runs(window: Window, inputs: Sequence[pa.Table], pools: Pools, threads: int) -> list[Run]:
-    """Checks that inputs are sorted, too; threads share the rows, however long each input is."""
-    found: list[_Input | None] = [None] * len(inputs)
-    pooled = any(t is not None and t.pooled for t in map(window.column_type, window.columns))
-    mixed = any("event" in table.column_names for table in inputs)
+@dataclass
+class Run:
+    """Events of one input that count, as sorted arrays: all or some; `key` counts from some base that all share."""
+
+    ts: np.ndarray
+    columns: dict[str, np.ndarray]
+    bounds: Bounds  # of the columns that were measured; of none when there are no events
+    key: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def read_inputs(window: Window, tables: Sequence[pa.Table], pools: Pools, threads: int) -> list[Input]:
+    """The columns as they are; whether they are sorted is not looked at."""
+    columns = {n: t for n in window.columns if (t := window.column_type(n)) is not None and _is_read(window, n)}
+    mixed = ["event" in table.column_names for table in tables]
     # Texts are numbered by one thread; and if there is nothing to filter, the work is Python's, which only one can do.
-    readers = min(threads, len(inputs)) if mixed and not pooled else 1
+    readers = threads if any(mixed) and not any(t.pooled for t in columns.values()) else 1
 
-    def read(number: int) -> None:
-        for i in range(number, len(inputs), readers):
-            found[i] = _input(window, inputs[i], i, pools)
+    def read(number: int) -> Input:
+        table = own_rows(window, tables[number]) if mixed[number] else tables[number]
+        return _input(window, columns, table, number, pools)
 
-    team(readers).run(read)
-    tables = [table for table in found if table is not None]
-    pieces = [(t, low) for t in tables for low in range(0, len(t.ts), PIECE_ROWS)]
-    parts: list[list[Run]] = [[] for _ in pieces]
-    measured, numbers = _measured(window), itertools.count()
-
-    def choose(_: int) -> None:
-        while (number := next(numbers)) < len(pieces):
-            parts[number].append(_chosen(*pieces[number], measured))
-
-    team(min(threads, max(1, len(pieces)))).run(choose)
-    of_table: dict[int, list[Run]] = {table.number: [] for table in tables}
-    for (table, _), part in zip(pieces, parts, strict=True):
-        window.check_ts(int(table.ts[0]), int(table.ts[-1]))
-        of_table[table.number] += part
-    return [_joined(table, of_table[table.number]) for table in tables]
+    return _shared(readers, len(tables), read)
 
 
 def own_rows(window: Window, table: pa.Table) -> pa.Table:
@@ -78,23 +68,60 @@ def own_rows(window: Window, table: pa.Table) -> pa.Table:
     return table.select(["ts", *window.columns]).filter(own)
 
 
+def sorted_runs(window: Window, inputs: Sequence[Input], threads: int) -> list[Run]:
+    """The events that count, if inputs are sorted; of equal times those of the first input come first.
+
+    Threads share the rows, however long each input is. Without a condition inputs stay where they stand. With one, what
+    counts in a piece is a run of its own.
+    """
+    pieces = [(one, low) for one in inputs for low in range(0, len(one.ts), PIECE_ROWS)]
+    measured = _measured(window)
+    if window.where is not None:
+        return _shared(threads, len(pieces), lambda number: _chosen(*pieces[number], measured))
+    bounds: dict[int, list[Bounds]] = {one.number: [] for one in inputs}
+    found = _shared(threads, len(pieces), lambda number: _looked_at(*pieces[number], measured))
+    for (one, _), some in zip(pieces, found, strict=True):
+        bounds[one.number].append(some)
+    return [Run(one.ts, one.columns, _joined(bounds[one.number])) for one in inputs]
+
+
+def _shared(threads: int, tasks: int, task: Callable[[int], T]) -> list[T]:
+    """What the tasks give; threads take the next one each."""
+    found: dict[int, T] = {}
+    numbers = itertools.count()
+
+    def work(_: int) -> None:
+        while (number := next(numbers)) < tasks:
+            found[number] = task(number)
+
+    team(min(threads, max(1, tasks))).run(work)
+    return [found[number] for number in range(tasks)]
+
+
+def _is_read(window: Window, name: str) -> bool:
+    """As values: not only as a condition."""
+    return any(f.name == name for f in window.by) or any(a.column == name for _, a in window.aggregates)
+
+
 def _measured(window: Window) -> list[str]:
     """Columns whose bounds decide how events are added up: a key that is a number, and what is summed."""
     own = [f.name for f in window.by if len(window.by) == 1 and f.type.base != "str"]
     return list(dict.fromkeys([*own, *(str(a.column) for _, a in window.aggregates if a.op in ("sum", "avg"))]))
 
 
-def _input(window: Window, table: pa.Table, number: int, pools: Pools) -> _Input:
-    table = own_rows(window, table)
+def _input(window: Window, columns: Mapping[str, Type], table: pa.Table, number: int, pools: Pools) -> Input:
     ts = np.asarray(_array(table["ts"], number, "ts").to_numpy(zero_copy_only=False), np.int64)
-    columns = {}
-    for name in dict.fromkeys([*(f.name for f in window.by), *(a.column for _, a in window.aggregates)]):
-        type_ = window.column_type(name)
-        if name is not None and type_ is not None:
-            array = _array(table[name], number, name)
-            array = array if array.type == type_.arrow else array.cast(type_.arrow)
-            columns[name] = pools.array(array, type_.base)
-    return _Input(number, ts, columns, None if window.where is None else _bits(table[window.where]))
+    if len(ts):
+        window.check_ts(int(ts[0]), int(ts[-1]))
+    arrays = {}
+    for name, type_ in columns.items():
+        array = _array(table[name], number, name)
+        array = array if array.type == type_.arrow else array.cast(type_.arrow)
+        arrays[name] = pools.array(array, type_.base)
+    if window.where is None:
+        return Input(number, ts, arrays, None, len(ts))
+    condition = _condition(table[window.where])
+    return Input(number, ts, arrays, _bits(condition), condition.true_count)
 
 
 def _array(column: pa.ChunkedArray, number: int, name: str) -> pa.Array:
@@ -106,49 +133,52 @@ def _array(column: pa.ChunkedArray, number: int, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _bits(column: pa.ChunkedArray) -> tuple[np.ndarray, int]:
+def _condition(column: pa.ChunkedArray) -> pa.BooleanArray:
     """Null is false."""
     column = column.fill_null(False) if column.null_count else column
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _bits(array: pa.BooleanArray) -> tuple[np.ndarray, int]:
     buffer = array.buffers()[1]
     found = np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
-    if len(found) % 4:
-        found = np.concatenate([found, np.zeros(-len(found) % 4, np.uint8)])
-    return found.view(np.uint32), array.offset
+    if len(found) % 8:
+        found = np.concatenate([found, np.zeros(-len(found) % 8, np.uint8)])
+    return found.view(np.int64), array.offset
 
 
-def _chosen(table: _Input, low: int, measured: Sequence[str]) -> Run:
-    """Some rows of an input, if they count."""
-    high = min(low + PIECE_ROWS, len(table.ts))
-    _check_sorted(table.ts, max(low, 1), high, table.number)
-    rows: slice | np.ndarray = slice(low, high)
-    if table.bits is not None:
-        room = np.empty(high - low, np.int64)
-        rows = room[: chosen_rows(*table.bits, low, high, room)]
-    columns = {name: column[rows] for name, column in table.columns.items()}
-    ts = table.ts[rows]
-    bounds = {name: (int(columns[name].min()), int(columns[name].max())) for name in measured if len(ts)}
-    return Run(ts, columns, bounds)
+def _chosen(one: Input, low: int, measured: Sequence[str]) -> Run:
+    assert one.bits is not None
+    high = min(low + PIECE_ROWS, len(one.ts))
+    numbers, ts = np.empty((2, min(high - low, one.counting)), np.int64)
+    count = choose_rows(one.ts, low, high, *one.bits, numbers, ts)
+    if count == UNSORTED:
+        raise _unsorted(one, low, high)
+    columns = {name: column.take(numbers[:count]) for name, column in one.columns.items()}
+    return Run(ts[:count], columns, _bounds(columns, measured))
 
 
-def _check_sorted(ts: np.ndarray, low: int, high: int, number: int) -> None:
-    """Each row against the one before it."""
-    earlier, later = ts[low - 1 : high - 1], ts[low:high]
-    if not in_order(earlier, later):
-        row = low + int((later < earlier).argmax())
-        raise InputError(
-            f"row {row} of input {number} has ts {ts[row]}, after one with ts {ts[row - 1]}\n  sort each input by ts"
-        )
+def _looked_at(one: Input, low: int, measured: Sequence[str]) -> Bounds:
+    high = min(low + PIECE_ROWS, len(one.ts))
+    if not in_order(one.ts, low, high):
+        raise _unsorted(one, low, high)
+    return _bounds({name: one.columns[name][low:high] for name in measured}, measured)
 
 
-def _joined(table: _Input, parts: Sequence[Run]) -> Run:
-    """The parts of an input, in their order."""
-    if len(parts) == 1:
-        return parts[0]
-    lows = {name: min(part.bounds[name][0] for part in parts if part.bounds) for p in parts for name in p.bounds}
-    highs = {name: max(part.bounds[name][1] for part in parts if part.bounds) for name in lows}
-    bounds = {name: (low, highs[name]) for name, low in lows.items()}
-    if table.bits is None or not parts:
-        return Run(table.ts, table.columns, bounds)
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in table.columns}
-    return Run(np.concatenate([part.ts for part in parts]), columns, bounds)
+def _unsorted(one: Input, low: int, high: int) -> InputError:
+    """One of these rows is before the one before it."""
+    row = max(low, 1) + int((one.ts[max(low, 1) : high] < one.ts[max(low, 1) - 1 : high - 1]).argmax())
+    return InputError(
+        f"row {row} of input {one.number} has ts {one.ts[row]}, after one with ts {one.ts[row - 1]}\n"
+        "  sort each input by ts"
+    )
+
+
+def _bounds(columns: Mapping[str, np.ndarray], measured: Sequence[str]) -> Bounds:
+    found = ((name, columns[name]) for name in measured)
+    return {name: (int(values.min()), int(values.max())) for name, values in found if len(values)}
+
+
+def _joined(bounds: Sequence[Bounds]) -> Bounds:
+    names = dict.fromkeys(name for found in bounds for name in found)
+    return {n: (min(found[n][0] for found in bounds), max(found[n][1] for found in bounds)) for n in names}

@@ -21,7 +21,7 @@ from mainstem.gate.batch import frozen
 from mainstem.schema import INT64_MAX, INT64_MIN
 from mainstem.team import team
 from mainstem.windows.keys import RankedKeys
-from mainstem.windows.operators.reading import Run, read_runs
+from mainstem.windows.operators.reading import Input, Run, read_inputs, sorted_runs
 from mainstem.windows.operators.summed import Events, SumMatrix, extent
 from mainstem.windows.slide import Out
 from mainstem.windows.timed import TimeWindows
@@ -38,19 +38,20 @@ DENSE_KEYS_MIN, DENSE_KEYS_SHARE, DENSE_KEYS_MAX = 2**16, 4, 2**22
 
 @dataclass(frozen=True)
 class Slice:
-    """Windows that start from pane `first` to pane `latest`, and the rows of each input that they need."""
+    """Windows that start from pane `first` to pane `latest`, and the rows of runs that they need; none is empty."""
 
     first: int
     latest: int
-    rows: Sequence[slice]
+    parts: Sequence[tuple[Run, slice]]
 
 
 def aggregate_slices(window: Window, inputs: Sequence[pa.Table], threads: int, slices: int | None = None) -> pa.Table:
     """All windows of inputs that are each sorted by `ts`; `slices`: how many, if not as many as are good."""
     pools = Pools()
-    runs = read_runs(window, inputs, pools, threads)
+    read = read_inputs(window, inputs, pools, threads)
+    runs = sorted_runs(window, read, threads)
     keys = _Keys(window, pools, runs)
-    work = _cut(window, [run.ts for run in runs], threads, slices)
+    work = _cut(window, read, runs, threads, slices)
     found: list[list[dict[str, pa.Array]]] = [[] for _ in work]
     small = _small(window, runs)
     numbers = itertools.count()
@@ -58,7 +59,7 @@ def aggregate_slices(window: Window, inputs: Sequence[pa.Table], threads: int, s
     def worker(_: int) -> None:
         slider = _Slider(window, pools, keys, small)
         while (number := next(numbers)) < len(work):
-            found[number] = slider.run(runs, work[number])
+            found[number] = slider.run(work[number])
 
     with np.errstate(over="ignore"):
         team(min(threads, max(1, len(work)))).run(worker)
@@ -142,30 +143,31 @@ class _Keys:
 # -- slices -----------------------------------------------------------------------------------------------------
 
 
-def _cut(window: Window, times: Sequence[np.ndarray], threads: int, slices: int | None) -> list[Slice]:
+def _cut(
+    window: Window, inputs: Sequence[Input], runs: Sequence[Run], threads: int, slices: int | None
+) -> list[Slice]:  # fmt: skip
     """Borders between slices are starts of windows, with about as many events in each slice."""
-    longest = max(times, key=len)
+    longest = max((one.ts for one in inputs), key=len)
     if not len(longest):
         return []
     if slices is None:
         span = int(longest[-1]) - int(longest[0])
         long_enough = span // (SLICE_WINDOWS_MIN * max(window.size, window.advance))
-        events = sum(map(len, times))
+        events = sum(len(run.ts) for run in runs)
         slices = max(1, min(events // SLICE_EVENTS_MIN, long_enough, SLICES_PER_THREAD_MAX * threads))
         slices -= slices % threads if slices > threads else 0  # as many for each
-    chosen = longest[len(longest) * np.arange(1, slices) // slices] // window.advance * window.advance
-    borders = [None, *np.unique(chosen).tolist(), None]
-    return [_slice(window, times, start, stop) for start, stop in itertools.pairwise(borders)]
-
-
-def _slice(window: Window, times: Sequence[np.ndarray], start: int | None, stop: int | None) -> Slice:
-    """Windows that start from `start` and before `stop`."""
-    low = [0 if start is None else int(np.searchsorted(ts, start)) for ts in times]
-    until = None if stop is None else stop - window.advance + window.size
-    high = [len(ts) if until is None else int(np.searchsorted(ts, until)) for ts in times]
-    first = INT64_MIN // 2 if start is None else start // window.pane
-    latest = INT64_MAX // 2 if stop is None else (stop - window.advance) // window.pane
-    return Slice(first, latest, [slice(a, max(a, b)) for a, b in zip(low, high, strict=True)])
+    starts = np.unique(longest[len(longest) * np.arange(1, slices) // slices] // window.advance) * window.advance
+    ends = starts - window.advance + window.size  # of the last windows before
+    low = [[0, *run.ts.searchsorted(starts).tolist()] for run in runs]
+    high = [[*run.ts.searchsorted(ends).tolist(), len(run.ts)] for run in runs]
+    panes = [INT64_MIN // 2, *(starts // window.pane).tolist(), INT64_MAX // 2]
+    return [
+        Slice(
+            panes[n], panes[n + 1] - window.step,
+            [(run, slice(a[n], b[n])) for run, a, b in zip(runs, low, high, strict=True) if a[n] < b[n]],
+        )
+        for n in range(len(starts) + 1)
+    ]  # fmt: skip
 
 
 class _Slider:
@@ -182,30 +184,31 @@ class _Slider:
         time.rank(self.keys.order, np.empty(0, np.int64))  # their own ranks
         return time
 
-    def run(self, runs: Sequence[Run], work: Slice) -> list[dict[str, pa.Array]]:
+    def run(self, work: Slice) -> list[dict[str, pa.Array]]:
         """The windows of a slice, as some columns of rows."""
-        parts = [
-            Events(run.ts[rows], run.key[rows], {name: column[rows] for name, column in run.columns.items()})
-            for run, rows in zip(runs, work.rows, strict=True)
-            if rows.stop > rows.start
-        ]  # fmt: skip
-        if not parts:
+        if not work.parts:
             return []
-        of = extent(self.window, parts, work.first, work.latest)
-        done = None if self.tracks.sided else self.matrix.windows(of, parts)
-        if done is not None:
-            return [self._told(*done)]
-        self._add(parts, work.first)
+        low = min(int(run.ts[rows.start]) for run, rows in work.parts)
+        high = max(int(run.ts[rows.stop - 1]) for run, rows in work.parts)
+        ends = np.cumsum([rows.stop - rows.start for _, rows in work.parts])
+        of = extent(self.window, low, high, work.first, work.latest)
+        if not self.tracks.sided and self.matrix.fits(of, int(ends[-1])):
+            events = [
+                Events(run.ts[rows], run.key[rows], {name: column[rows] for name, column in run.columns.items()})
+                for run, rows in work.parts
+            ]
+            return [self._told(*self.matrix.windows(of, events))]
+        self._add(work, ends)
         return [self._told(out, rows) for out, rows in self.time.close(work.latest)]
 
-    def _add(self, parts: Sequence[Events], first: int) -> None:
+    def _add(self, work: Slice, ends: np.ndarray) -> None:
         """All events, into cells."""
-        ends = np.cumsum([len(part.ts) for part in parts])
-        self.time.restart(first)
+        parts = work.parts
+        self.time.restart(work.first)
         self.time.reserve(int(ends[-1]), len(self.keys.order))
-        ts = frozen(np.concatenate([part.ts for part in parts]))
-        columns = self.tracks.columns(ts, lambda name: np.concatenate([part.columns[name] for part in parts]))
-        keys = np.concatenate([part.key for part in parts])
+        ts = frozen(np.concatenate([run.ts[rows] for run, rows in parts]))
+        keys = np.concatenate([run.key[rows] for run, rows in parts])
+        columns = self.tracks.columns(ts, lambda name: np.concatenate([run.columns[name][rows] for run, rows in parts]))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         self.time.add(keys, self.keys.base, (starts, ends), columns)
 

@@ -44,10 +44,9 @@ class Extent:
         return self.last - self.first + 1
 
 
-def extent(window: Window, parts: Sequence[Events], first: int, latest: int) -> Extent:
-    """Of windows that start in panes from `first` to `latest`; no part is empty."""
-    low = min(int(part.ts[0]) for part in parts) // window.pane
-    high = max(int(part.ts[-1]) for part in parts) // window.pane
+def extent(window: Window, low: int, high: int, first: int, latest: int) -> Extent:
+    """Of windows that start in panes from `first` to `latest`, with events from time `low` to `high`."""
+    low, high = low // window.pane, high // window.pane
     start = -(-max(first, low - window.panes + 1) // window.step) * window.step
     return Extent(low, high, start, max(0, (min(latest, high) - start) // window.step + 1))
 
@@ -59,10 +58,12 @@ class SumMatrix:
         self.window, self.tracks, self.keys, self.base = window, tracks, keys, base
         self.memory = _NOTHING
 
-    def windows(self, of: Extent, parts: Sequence[Events]) -> tuple[Out, int] | None:
-        """The rows of all windows of a slice, and how many; None if the matrix would have too many elements."""
-        if of.panes * self.keys > MATRIX_SHARE * sum(len(part.ts) for part in parts):
-            return None
+    def fits(self, of: Extent, events: int) -> bool:
+        """Whether it does not have too many elements for so many events."""
+        return of.panes * self.keys <= MATRIX_SHARE * events
+
+    def windows(self, of: Extent, parts: Sequence[Events]) -> tuple[Out, int]:
+        """The rows of all windows of a slice, and how many."""
         matrix, counted = self._filled(of, parts)
         window, rows, running = self.window, np.empty(of.windows, np.int64), np.zeros(matrix.shape[::2], np.int64)
         shape = of.start - of.first, window.panes, window.step

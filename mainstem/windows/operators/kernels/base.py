@@ -6,7 +6,21 @@ from mainstem.jit import JIT_ENABLED, inlined, kernel
 
 if JIT_ENABLED:
     from mainstem.atomics import atomic_add, atomic_change, atomic_load, atomic_store, rest, ticks
+    from mainstem.bits import bits_from, lowest, without_lowest
 else:
     from mainstem.atomics_plain import atomic_add, atomic_change, atomic_load, atomic_store, rest, ticks
+    from mainstem.bits_plain import bits_from, lowest, without_lowest
 
-__all__ = ["atomic_add", "atomic_change", "atomic_load", "atomic_store", "inlined", "kernel", "rest", "ticks"]
+__all__ = [
+    "atomic_add",
+    "atomic_change",
+    "atomic_load",
+    "atomic_store",
+    "bits_from",
+    "inlined",
+    "kernel",
+    "lowest",
+    "rest",
+    "ticks",
+    "without_lowest",
+]

@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from mainstem.windows.slide import ALL_BITS, BITS, WORD, lowest
+from .base import bits_from, inlined, kernel, lowest, without_lowest
 
-from .base import kernel
+BITS, WORD = 6, 64
+UNSORTED = -1
 
 
 @kernel
-def in_order(earlier: np.ndarray, later: np.ndarray) -> bool:
-    """Whether no time is before the one before it. Looks at all, and without a sum as an index: so it is vectorized."""
-    wrong = 0
+def in_order(ts: np.ndarray, low: int, high: int) -> bool:
+    """Whether none of these rows is before the one before it."""
+    return ascends(ts, low, high)
+
+
+@inlined
+def ascends(ts: np.ndarray, low: int, high: int) -> bool:
+    """Looks at all, and without a sum as an index: so it is vectorized."""
+    low, wrong = max(low, 1), 0
+    if low >= high:
+        return True
+    earlier, later = ts[low - 1 : high - 1], ts[low:high]
     for row in range(len(later)):
         wrong |= 1 if later[row] < earlier[row] else 0
     return wrong == 0
 
 
 @kernel
-def chosen_rows(words: np.ndarray, offset: int, low: int, high: int, out: np.ndarray) -> int:
-    """Lists the rows from `low` on, before `high`, whose bits are set; gives their number. Row 0 is bit `offset`."""
+def choose_rows(
+    ts: np.ndarray, low: int, high: int, words: np.ndarray, offset: int, rows: np.ndarray, times: np.ndarray
+) -> int:  # fmt: skip
+    """Lists the rows from `low` on, before `high`, whose bits are set, and their times; row 0 is bit `offset`.
+
+    Gives how many these are, or UNSORTED.
+    """
+    if not ascends(ts, low, high):
+        return UNSORTED
     found = 0
     first, stop = offset + low, offset + high
     for word in range(first >> BITS, (stop + WORD - 1) >> BITS):
-        bits = int(np.int64(words[word]))
+        bits = words[word]
         begin = word << BITS
         if begin < first:
-            bits &= ALL_BITS << (first - begin)
+            bits &= bits_from(first - begin)
         if stop < begin + WORD:
-            bits &= (1 << (stop - begin)) - 1
+            bits &= ~bits_from(stop - begin)
         while bits != 0:
-            out[found] = begin + lowest(bits) - offset
+            row = begin + lowest(bits) - offset
+            rows[found], times[found] = row, ts[row]
             found += 1
-            bits &= bits - 1
+            bits = without_lowest(bits)
     return found
