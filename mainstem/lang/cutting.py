@@ -83,7 +83,11 @@ class Cutter:
     def _whole(self) -> Cut:
         body, cut = self.f.unit.body, self.cut
         live = tuple(s.index for s in body.sites)
-        cut.running[self.stages[0]] = Draft(self.f.unit, body.block, live, self.f.keys, answers=True, exact=True)
+        draft = Draft(self.f.unit, body.block, live, self.f.keys, answers=True, exact=True)
+        if self.stages:
+            cut.running[self.stages[0]] = draft
+        else:
+            cut.home = draft
         cut.may_abort = cut.may_abort or any(isinstance(s, ir.Checked) for s in self.f.statements)
         return cut
 
