@@ -16,7 +16,7 @@ from mainstem.replay import RareAbort, kept, staged
 from mainstem.testing import Case, assert_same, generate_case
 
 PROGRAMS_DEFAULT, PROGRAMS_LONG, TOGETHER = 200, 20_000, 20
-ONCE_WRONG = (4251, 8322, 10847)  # a failure behind a check that fails, twice; a function without tables that is not cut
+ONCE_WRONG = (4251, 8322, 10847)  # a failure before a failing check, twice; a function without tables
 
 
 @pytest.fixture(autouse=True)
