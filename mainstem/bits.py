@@ -27,6 +27,16 @@ def lowest(typing_context: Any, bits: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+@intrinsic
+def count(typing_context: Any, bits: Any) -> Any:
+    """How many bits are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
 def _inlined(function: Any) -> Any:
     return compile_kernel(function, forceinline=True)
 

@@ -11,6 +11,10 @@ def lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
+def count(bits: int) -> int:
+    return (int(bits) & _ALL).bit_count()
+
+
 def without_lowest(bits: int) -> int:
     bits = int(bits) & _ALL
     return _signed(bits & (bits - 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 _SPARE = 1.25  # batches of one size need a little more or less from one to the next
 
@@ -23,9 +22,3 @@ class Scratch:
             size = count if known is None else int(count * _SPARE)
             known = self._arrays[name] = np.empty(size, dtype)
         return known[:count]
-
-
-def fresh(count: int, dtype: Any) -> np.ndarray:
-    """An array of undefined content for results. Arrow's allocator keeps freed memory, where NumPy's gives it back."""
-    kind = np.dtype(dtype)
-    return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind, count)

@@ -20,12 +20,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mainstem.engine.buffers import fresh
 from mainstem.engine.model import Costs
 from mainstem.engine.options import SAFE, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.gate import Columns, EventBatch
-from mainstem.gate.batch import constant_kind, identity
+from mainstem.gate.batch import constant_kind, fresh, identity
 from mainstem.jit import cache_folder
 from mainstem.lang import Bound, Program, Spec, Table, build
 from mainstem.schema import EventSchema, Field, TableSchema, Type

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from mainstem.engine.buffers import fresh
 from mainstem.engine.changes import CHANGES_FIELD, Changes, with_changes
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
@@ -21,6 +20,7 @@ from mainstem.engine.outputs import OutputBuilder, Verdicts
 from mainstem.engine.result import BatchResult, BatchStats, Ran, RawResult
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
+from mainstem.gate.batch import fresh
 from mainstem.lang import Program
 from mainstem.state import State
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mainstem.engine.buffers import fresh
 from mainstem.gate import EventBatch
-from mainstem.gate.batch import identity
+from mainstem.gate.batch import fresh, identity
 from mainstem.jit import kernel
 from mainstem.lang import INTERNAL, Program
 from mainstem.state import State

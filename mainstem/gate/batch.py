@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +81,13 @@ def constant_kind(kind: int, length: int) -> np.ndarray:
     if cached is None or len(cached) < length:
         cached = _kind_cache[kind] = frozen(np.full(max(length, 65_536), kind, dtype=np.uint8))
     return cached[:length]
+
+
+def fresh(count: int, dtype: Any) -> np.ndarray:
+    """An array of undefined content for results. Arrow's allocator keeps freed memory, where NumPy's gives it back, and
+    touching new pages costs more than most kernels."""
+    kind = np.dtype(dtype)
+    return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind, count)
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mainstem.gate.batch import fresh
 from mainstem.jit import kernel
 
 _STEPS_MIN = 4  # below, the bounds of a stretch cost more than it saves
@@ -25,10 +26,10 @@ def fits(runs: Sequence[np.ndarray]) -> bool:
 
 def merge_packed(runs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """As `merge_order`."""
-    ts = np.concatenate(runs)
+    ts = np.concatenate(runs, out=fresh(sum(map(len, runs)), np.int64))
     bounds = np.cumsum([0, *(len(run) for run in runs)])
     base, bits = min(int(run[0]) for run in runs if len(run)), len(ts).bit_length()
-    words, room = np.empty_like(ts), np.empty_like(ts)
+    words, room = fresh(len(ts), np.int64), fresh(len(ts), np.int64)
     _pack(ts, base, bits, words)
     while len(bounds) > 2:
         _merge_neighbours(words, bounds, room)

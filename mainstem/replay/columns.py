@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mainstem.engine.buffers import fresh
-from mainstem.gate.batch import frozen
+from mainstem.gate.batch import fresh, frozen
 from mainstem.schema import Type
 
 INT32_MAX = 2**31 - 1

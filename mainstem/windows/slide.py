@@ -15,8 +15,10 @@ from mainstem.jit import JIT_ENABLED, inlined, kernel
 from mainstem.windows.kernels import NONE, Cells, Ends, Tracks, extend_left, extend_right, joined_sides
 
 if JIT_ENABLED:
+    from mainstem.bits import count as count_bits
     from mainstem.bits import lowest, without_lowest
 else:
+    from mainstem.bits_plain import count as count_bits
     from mainstem.bits_plain import lowest, without_lowest
 
 # What `slide` remembers between calls.
@@ -28,6 +30,8 @@ BITS, WORD = 6, 64
 ALL_BITS = -1
 _ONE = np.int64(1)  # shifted to any place, it stays an int64
 LISTED = 3  # keys of a word that are written without a branch: it is chance how many a word has, and often few
+CROWDED = 24  # used words of a group from which on it is faster to look at all of them
+SPARE = LISTED  # rows behind the last one that may be written, too
 
 
 class Keys(NamedTuple):
@@ -94,7 +98,7 @@ def slide(
                 at[NEXT] = earliest
                 continue
         enter(at, count, shape, cells, keys, folds)
-        if at[ROWS] + at[LIVE] >= len(out.key) or at[WINDOWS] == len(out.window_rows):
+        if at[ROWS] + at[LIVE] + SPARE > len(out.key) or at[WINDOWS] == len(out.window_rows):
             return False  # called again, it expires and enters nothing more
         if at[NEXT] // panes != at[BLOCK]:
             at[BLOCK] = at[NEXT] // panes
@@ -246,34 +250,48 @@ def unlist(keys: Keys, rank: int, gone: int) -> None:
 
 @inlined
 def list_live(keys: Keys, out: np.ndarray, at: int) -> int:
-    """The keys of the window by rank, from `out[at]` on; gives where they end. There is room for one more."""
+    """The keys of the window by rank, from `out[at]` on; gives where they end. There is room for SPARE more.
+
+    Where the keys of a word go depends only on how many there are before: words do not wait for each other.
+    """
     first = at
     for group in range(len(keys.words_used)):
         words = used = keys.words_used[group]
-        while words != 0:
-            place = lowest(words)
-            words = without_lowest(words)
-            word = (group << BITS) + place
-            bits = keys.live[word]
-            used ^= np.int64(1 if bits == 0 else 0) << place
-            if bits == ALL_BITS:
-                for bit in range(WORD):
-                    out[at + bit] = (word << BITS) + bit
-                at += WORD
-                continue
-            for _ in range(LISTED):
-                out[at] = (word << BITS) + lowest(bits)
-                at += 1 if bits != 0 else 0
-                bits = without_lowest(bits)
-            while bits != 0:
-                out[at] = (word << BITS) + lowest(bits)
-                at += 1
-                bits = without_lowest(bits)
+        low = group << BITS
+        if count_bits(used) >= CROWDED:
+            for word in range(low, min(low + WORD, len(keys.live))):
+                bits = keys.live[word]
+                used &= ~(np.int64(1 if bits == 0 else 0) << (word - low))
+                at = list_word(bits, word << BITS, out, at)
+        else:
+            while words != 0:
+                place = lowest(words)
+                words = without_lowest(words)
+                bits = keys.live[low + place]
+                used ^= np.int64(1 if bits == 0 else 0) << place
+                at = list_word(bits, (low + place) << BITS, out, at)
         keys.words_used[group] = used
     if len(keys.of_rank) > 0:
         for row in range(first, at):
             out[row] = keys.of_rank[out[row]]
     return at
+
+
+@inlined
+def list_word(bits: int, base: int, out: np.ndarray, at: int) -> int:
+    """The keys of one word, the first of which is `base`."""
+    if bits == ALL_BITS:
+        for bit in range(WORD):
+            out[at + bit] = base + bit
+        return at + WORD
+    count = count_bits(bits)
+    for place in range(LISTED):
+        out[at + place] = base + lowest(bits)
+        bits = without_lowest(bits)
+    for place in range(LISTED, count):
+        out[at + place] = base + lowest(bits)
+        bits = without_lowest(bits)
+    return at + count
 
 
 @kernel

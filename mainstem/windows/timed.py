@@ -18,6 +18,7 @@ from mainstem.windows.slide import (
     NO_BLOCK,
     PLACES,
     ROWS,
+    SPARE,
     WINDOWS,
     WORD,
     Keys,
@@ -28,12 +29,13 @@ from mainstem.windows.slide import (
     slide,
 )
 from mainstem.windows.tracks import Columns, TrackTable
-from mainstem.windows.values import grown
+from mainstem.windows.values import grown, lent
 from mainstem.windows.window import Window
 
 ROWS_ROOM = 2**17
 """Rows of closed windows that are written at a time: NumPy asks for large pages from 4 MiB on, which halves the cost of
 memory that is touched for the first time."""
+_ROOMS_MAX = 2  # windows that surely fit into so many are written at once: a second portion would be a small one
 _OF_ROWS = ("key", "start", "end", "words", "floats", "first", "last")
 _HANDED_OVER = 4  # rows that fill this part of the room leave with it; fewer are copied
 
@@ -120,8 +122,10 @@ class TimeWindows:
                 yield self._taken(out, rows), rows
 
     def _room(self) -> Out:
-        """At least for one window of all keys."""
-        needed = max(ROWS_ROOM, len(self.keys.rank) + 1)
+        """At least for one window of all keys; for all windows of all cells, if they take no more than some rooms."""
+        all_rows = (self.cells.count - self.gone) * -(-self.shape.panes // self.shape.step)
+        rows = all_rows if ROWS_ROOM < all_rows <= _ROOMS_MAX * ROWS_ROOM else ROWS_ROOM
+        needed = max(rows, len(self.keys.rank)) + SPARE
         if self.out is None or len(self.out.key) < needed:
             self.out = new_out(self.tracks, needed, cells=self.shape.linked)
         return self.out
@@ -148,7 +152,7 @@ class TimeWindows:
 
 def new_out(tracks: TrackTable, rows: int, *, cells: bool) -> Out:
     sums, ints, floats, ends = tracks.groups
-    columns = np.empty((3 + len(sums) + len(ints) + len(ends), rows), np.int64)
+    columns = lent(3 + len(sums) + len(ints) + len(ends), rows)
     first, last = (np.empty(rows if cells else 0, np.int64) for _ in range(2))
     window_end, window_rows = (np.empty(rows, np.int64) for _ in range(2))
     return Out(

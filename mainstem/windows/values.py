@@ -1,7 +1,9 @@
-"""Columns of events as arrays that kernels read, and back: text as codes, bools as bytes, times as integers."""
+"""Columns of events as arrays that kernels read, and back: text as codes, bools as bytes, times as integers. And memory
+for results, which is used again."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -76,3 +78,34 @@ def grown(array: np.ndarray, size: int, fill: Any = 0) -> np.ndarray:
     larger = np.full(max(size, 2 * len(array)), fill, array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+_SPARE_BYTES_MAX = 2**23  # of one block
+_spare: deque[np.ndarray] = deque(maxlen=12)
+
+
+class _Lent:
+    """Memory of results, which is used again when nothing refers to it any more."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self._memory, self._spare = memory, _spare
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        if self._memory.nbytes <= _SPARE_BYTES_MAX:
+            self._spare.append(self._memory)
+
+
+def lent(lines: int, rows: int) -> np.ndarray:
+    """Lines of int64 of undefined content, for results. It costs more to touch new pages than to compute what goes
+    there, so some blocks are kept when results are dropped, and lent again to those that need most of one."""
+    size = lines * rows
+    for _ in range(len(_spare)):
+        try:
+            memory = _spare.pop()
+        except IndexError:  # other threads have taken what there was
+            break
+        if size <= len(memory) <= 2 * size:
+            return np.asarray(_Lent(memory))[:size].reshape(lines, rows)
+        _spare.appendleft(memory)
+    return np.asarray(_Lent(np.empty(size, np.int64))).reshape(lines, rows)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mainstem.errors import InputError, ProgramError
 from mainstem.gate import EventBatch, open_events
-from mainstem.gate.kernels import _merge_pairs, first_rows, merge_order
+from mainstem.gate.kernels import _dense, _merge_pairs, _place_rows, first_rows, merge_order
 from mainstem.schema import INT64_MAX, INT64_MIN, EventSchema
 
 # Few distinct times make ties across inputs common; the extremes must not overflow anything.
@@ -123,6 +123,43 @@ def test_kernels_with_and_without_the_jit(drawn: list[list[int]], data: st.DataO
         limit = data.draw(st.integers(1, len(together)))
         source = np.repeat(np.arange(len(runs)), [len(run) for run in runs])
         assert first_rows(runs, limit) == np.bincount(source[order[:limit]], minlength=len(runs)).tolist()
+
+
+@given(st.lists(st.lists(st.integers(0, 9)), min_size=3, max_size=7), st.integers(INT64_MIN, INT64_MAX - 36))
+def test_times_close_together_with_and_without_the_jit(drawn: list[list[int]], base: int) -> None:
+    together = [[base, base + 9, base + 9], [base], *([base + ts for ts in sorted(run)] for run in drawn), [base + 36]]
+    runs = [np.array(run, dtype=np.int64) for run in together]
+    rows = np.concatenate(runs)
+    assert _dense(runs) == (4 * len(rows) > 36)
+    order = np.argsort(rows, kind="stable")
+    ts, places = merge_order(runs)
+    assert ts.tolist() == rows[order].tolist()
+    assert places.tolist() == order.tolist()
+
+    plain = getattr(_place_rows, "py_func", _place_rows)
+    merged = np.empty((2, len(rows)), dtype=np.int64)
+    plain(rows, base, np.zeros(37, np.int32), *merged)
+    assert merged.tolist() == [ts.tolist(), places.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("runs", "dense"),
+    [
+        ([range(9), range(9)], False),  # too few runs have rows
+        ([range(9), range(9), []], False),
+        ([range(9), range(9), range(9)], True),
+        ([range(9), range(9), [0, 75]], True),
+        ([range(9), range(9), [0, 80]], False),  # too few rows for so many times
+        ([[INT64_MIN], [0], [INT64_MAX]], False),
+        ([range(2**18 - 2), [0], [0]], True),
+        ([range(2**18 - 1), [0], [0]], False),  # too many rows
+    ],
+)
+def test_what_is_close_together(runs: list[Any], dense: bool) -> None:
+    found = [np.array(run, dtype=np.int64) for run in runs]
+    assert _dense(found) == dense
+    order = np.argsort(np.concatenate(found), kind="stable")
+    assert np.array_equal(merge_order(found)[1], order)
 
 
 def test_ties_go_to_the_earlier_input() -> None:

@@ -16,6 +16,11 @@ def _lowest(word: int) -> int:
     return bits.lowest(word)
 
 
+@compile_kernel
+def _count(word: int) -> int:
+    return bits.count(word)
+
+
 @given(words)
 @example(-(2**63))
 @example(-1)
@@ -26,6 +31,7 @@ def test_bits_one_after_the_other(word: int) -> None:
         found.append(bits_plain.lowest(left))
         assert bits.without_lowest(left) == bits_plain.without_lowest(left)
         left = bits_plain.without_lowest(left)
+    assert len(found) == _count(word) == bits_plain.count(word)
     assert found == [place for place in range(64) if word >> place & 1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from mainstem.engine.kernels.control import LINE, STOP
 from mainstem.errors import InputError, ProgramError
 from mainstem.schema import EventSchema, Field, Type
 from mainstem.team import STOP_WORD
+from mainstem.windows import timed
 from mainstem.windows.choice import WHOLE_INPUTS
 from mainstem.windows.operators import OPERATORS, Timing, aggregate, choice, prepare, run, running, summed
 from mainstem.windows.operators.sliced import aggregate_slices
 from mainstem.windows.plain import PlainEvent, closed_windows
+from mainstem.windows.values import lent
 from mainstem.windows.window import Window, window_of
 
 EVENT = EventSchema(
@@ -208,6 +211,40 @@ class TestPanesOverTables:
             for table in (cut, pa.concat_tables([cut.slice(0, rows // 3), cut.slice(rows // 3)])):
                 found = aggregate(window(5, 5, where="ok", n=ms.count()), [table], threads=2)
                 assert found.equals(aggregate(window(5, 5, n=ms.count()), [wanted], "mq")), (rows, offset)
+
+    @pytest.mark.parametrize("keys", [range(4_500), range(0, 4_500, 7), range(0, 4_500, 190), [5, 4_499]])
+    def test_keys_that_stand_close_and_far_apart(self, keys: Sequence[int]):
+        """All keys of a range first, then fewer and fewer: full words, crowded groups of words, few words."""
+        random = np.random.default_rng(len(keys))
+        several = [random.choice(keys, max(1, len(keys) // shrunk)) for shrunk in (1, 2, 10, 100, 1_000)]
+        meter = np.concatenate([keys, *several, [0, 4_500]])
+        table = pa.table({"ts": np.arange(len(meter)) * 60 // len(meter), "meter": meter, "wh": meter % 11})
+        for aggregates in ({"n": ms.count()}, {"n": ms.count(), "wh": ms.first("wh")}):
+            found = aggregate(window(12, 2, **aggregates), [table])
+            assert found.equals(aggregate(window(12, 2, **aggregates), [table], "mq"))
+
+    def test_rows_in_portions_of_any_size(self, monkeypatch: pytest.MonkeyPatch):
+        shapes = [window(20, 2, n=ms.count()), window(20, 2, ("zone",), place=ms.first("zone"), low=ms.min("wh"))]
+        inputs = inputs_of(np.random.default_rng(4), 5, 90, 40)
+        wanted = [defined(shape, inputs) for shape in shapes]
+        assert min(map(len, wanted)) > 90
+        for rows in (*range(1, 30), *range(30, 900, 29)):
+            monkeypatch.setattr(timed, "ROWS_ROOM", rows)
+            for shape, windows in zip(shapes, wanted, strict=True):
+                assert aggregate_slices(shape, inputs, 1, 1).to_pylist() == windows, rows
+
+    def test_memory_of_results_is_used_again_when_they_are_gone(self):
+        block = lent(2, 1_000)
+        block[:], address, shown = 7, block.ctypes.data, pa.array(block[1])
+        del block
+        others = [lent(2, 1_000) for _ in range(20)]
+        assert all(other.ctypes.data != address for other in others)
+        for other in others:
+            other[:] = 8
+        assert shown.to_numpy().tolist() == [7] * 1_000
+        del shown
+        assert lent(2, 900).ctypes.data == address
+        assert lent(2, 499).ctypes.data != address  # much less than there is
 
     @pytest.mark.long
     def test_many_more_slices(self):

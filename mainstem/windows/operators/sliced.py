@@ -206,9 +206,9 @@ class _Slider:
         parts = work.parts
         self.time.restart(work.first)
         self.time.reserve(int(ends[-1]), len(self.keys.order))
-        ts = frozen(np.concatenate([run.ts[rows] for run, rows in parts]))
-        keys = np.concatenate([run.key[rows] for run, rows in parts])
-        columns = self.tracks.columns(ts, lambda name: np.concatenate([run.columns[name][rows] for run, rows in parts]))
+        ts = frozen(_together([run.ts[rows] for run, rows in parts]))
+        keys = _together([run.key[rows] for run, rows in parts])
+        columns = self.tracks.columns(ts, lambda name: _together([run.columns[name][rows] for run, rows in parts]))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         self.time.add(keys, self.keys.base, (starts, ends), columns)
 
@@ -216,3 +216,8 @@ class _Slider:
         columns = {name: self.tracks.results(name, out, rows, self.pools) for name, _ in self.window.aggregates}
         columns |= {"start": pa.array(out.start[:rows]), "end": pa.array(out.end[:rows])}
         return columns | self.keys.columns(out.key[:rows])
+
+
+def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays of one type, one behind the other. NumPy would let go of the interpreter for each, and wait for it."""
+    return np.frombuffer(bytearray().join(part.data for part in parts), parts[0].dtype)
