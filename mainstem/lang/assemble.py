@@ -84,7 +84,7 @@ class Assembler:
         first = 1
         for body in bodies:
             body.ids, body.null_columns, body.first_return = ids, nullable & set(body.columns), first
-            first += sum(isinstance(s, ir.Return) and s.number > 0 for s in ir.walk(body.block))
+            first += _last_return(body.block)
         self.returns = first
         if first > 65_535:
             raise ProgramError(f"app {self.name} has {first} returns", remedy="split it into several apps")
@@ -109,7 +109,7 @@ class Assembler:
             tuple(body.sites),
             found,
             dict(body.fields),
-            tuple(returns[i] for i in sorted(returns)),
+            tuple(returns.get(n, ()) for n in range(1, _last_return(body.block) + 1)),
             tuple(key_source.key_parameters(body)) if body.slice is not None else None,
             tuple(aborts),
             parts,
@@ -179,3 +179,8 @@ class Assembler:
 
 def _joined(parts: list[list[str]]) -> str:
     return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _last_return(block: ir.Block) -> int:
+    """The highest number of a return with columns. A piece of a function may lack some; others keep their numbers."""
+    return max((s.number for s in ir.walk(block) if isinstance(s, ir.Return)), default=0)
