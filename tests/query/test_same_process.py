@@ -76,7 +76,7 @@ def test_queries_beside_a_run_are_serializable(tmp_path: Path, durability: str) 
             epochs.append(db.epoch)
     writer.join()
     assert epochs == sorted(epochs)
-    assert len({tuple(versions) for versions in seen}) > 10, "they saw the run go on"
+    assert len({tuple(versions) for versions in seen}) > 3, "they saw the run go on"
     committed = [status == "committed" for status in results[0].outputs["status"].to_pylist()]
     history = history_of(events, committed, seen)
     report = check_history(history, level="PL4")
