@@ -2,145 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from operators_support import EVENT, defined, inputs_of, stalls, window
 
 import mainstem as ms
 from mainstem.engine.kernels.control import LINE, STOP
 from mainstem.errors import InputError, ProgramError
-from mainstem.schema import EventSchema, Field, Type
 from mainstem.team import STOP_WORD
 from mainstem.windows import timed
 from mainstem.windows.choice import WHOLE_INPUTS
-from mainstem.windows.operators import OPERATORS, Timing, aggregate, choice, prepare, run, running, summed
+from mainstem.windows.operators import OPERATORS, Timing, aggregate, choice, prepare, run, running
 from mainstem.windows.operators.sliced import aggregate_slices
-from mainstem.windows.plain import PlainEvent, closed_windows
 from mainstem.windows.values import lent
-from mainstem.windows.window import Window, window_of
-
-EVENT = EventSchema(
-    "Reading",
-    tuple(
-        Field(name, Type(base))
-        for name, base in (("meter", "int"), ("zone", "str"), ("wh", "int"), ("ok", "bool"), ("price", "float"))
-    ),
-)
-COMMUTATIVE = {
-    "n": ms.count(), "total": ms.sum("wh"), "mean": ms.avg("wh"), "low": ms.min("wh"), "high": ms.max("wh"),
-    "some": ms.any("ok"), "every": ms.all("ok"),
-}  # fmt: skip
-IN_ORDER = {"first": ms.first("wh"), "last": ms.last("price"), "place": ms.first("zone"), "again": ms.count()}
-UNCOMPILED_SEEDS = 6
-IN_ORDER_NAMES = [name for name, operator in OPERATORS.items() if operator.in_order]
-
-
-def window(size: int = 30, advance: int = 3, by=("meter",), where: str | None = None, **aggregates) -> Window:
-    return window_of(EVENT, 0, "usage", size, advance, by, "time", where, aggregates or COMMUTATIVE)
-
-
-def inputs_of(random: np.random.Generator, inputs: int, rows: int, keys: int) -> list[pa.Table]:
-    """Sorted inputs with ties, bursts and gaps; some are empty, some short."""
-    tables = []
-    for _ in range(inputs):
-        n = int(random.integers(0, rows + 1)) if random.random() < 0.85 else 0
-        steps = random.choice([0, 0, 0, 1, 2, 7, 60], n, p=random.dirichlet(np.ones(7)))
-        zone = pa.array(["north", "süd", "", "zürich"]).take(pa.array(random.integers(0, 4, n)))
-        columns = {"ts": np.cumsum(steps) - int(random.integers(0, 90)), "meter": random.integers(0, keys, n)}
-        columns |= {"zone": zone, "wh": random.integers(-50, 50, n), "ok": random.random(n) < 0.6}
-        tables.append(pa.table(columns | {"price": random.random(n)}))
-    return tables
-
-
-def defined(window: Window, inputs: list[pa.Table]) -> list[dict]:
-    """What the plain definition gives."""
-    rows = [(row["ts"], i, n, row) for i, table in enumerate(inputs) for n, row in enumerate(table.to_pylist())]
-    events = [PlainEvent(at, row[0], row[3]) for at, row in enumerate(sorted(rows, key=lambda row: row[:3]))]
-    return [
-        dict(zip((f.name for f in window.by), found.key, strict=True))
-        | {"start": found.start, "end": found.end}
-        | found.values
-        for found in closed_windows(window, events)
-    ]
-
-
-def stalls(random: np.random.Generator, inputs: list[pa.Table]) -> np.ndarray:
-    """Ticks at which the rows of each input arrive: some come at once, some after a pause of up to a millisecond."""
-    due = []
-    for table in inputs:
-        pauses = random.integers(0, 2_000_000, table.num_rows) * (
-            random.random(table.num_rows) < 3 / (1 + table.num_rows)
-        )
-        due.append(np.cumsum(pauses))
-    return np.concatenate(due)
-
-
-def agree_in_slices(seed: int, rows: int = 120) -> None:
-    """`panes` over tables, cut into any number of slices."""
-    random = np.random.default_rng(seed)
-    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
-    if seed % 5 == 0:  # keys that are too far apart to be their own numbers
-        inputs = [t.set_column(1, "meter", pc.multiply(t["meter"], 10**15)) for t in inputs]
-    by = [("meter",), (), ("zone",), ("zone", "meter"), ("ok",)][seed % 5 if seed % 5 else seed % 2]
-    where = "ok" if seed % 3 == 0 else None
-    aggregates = COMMUTATIVE | IN_ORDER | {"least": ms.min("wh"), "latest": ms.last("ok")}
-    shape = window(int(random.integers(1, 50)), int(random.integers(1, 60)), by, where, **aggregates)
-    for slices in (None, 1, 2, 9):
-        found = aggregate_slices(shape, inputs, int(random.integers(1, 4)), slices)
-        assert found.to_pylist() == defined(shape, inputs), f"seed {seed}, {slices} slices"
-
-
-def agree_in_sums(seed: int, rows: int = 120) -> None:
-    """Windows with sums only: whether a matrix is never taken, whenever it is no larger than the events, or always."""
-    random = np.random.default_rng(seed)
-    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
-    shift, factor = int(random.integers(-20, 20)), 2**49 if seed % 4 == 0 else 1  # may need two words
-    inputs = [t.set_column(1, "meter", pc.add(t["meter"], shift)) for t in inputs]
-    inputs = [t.set_column(3, "wh", pc.multiply(t["wh"], factor)) for t in inputs]
-    count, mean, total = {"n": ms.count()}, {"mean": ms.avg("wh")}, {"total": ms.sum("wh")}
-    shown = [count, mean, total, count | total]
-    by, where = [("meter",), ("meter",), (), ("zone", "meter"), ("ok",)][seed % 5], "ok" if seed % 3 == 0 else None
-    aggregates = shown[int(random.integers(0, 4))]
-    shape = window(int(random.integers(1, 50)), int(random.integers(1, 60)), by, where, **aggregates)
-    wanted = defined(shape, inputs)
-    for share in (0, summed.MATRIX_SHARE, 10**6):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(summed, "MATRIX_SHARE", share)
-            for slices in (None, 2, 9):
-                found = aggregate_slices(shape, inputs, 2, slices).to_pylist()
-                assert found == wanted, f"seed {seed}, {slices} slices, share {share}"
-
-
-def agree(seed: int, operator: str, rows: int = 120) -> None:
-    random = np.random.default_rng(seed)
-    inputs = inputs_of(random, int(random.integers(1, 21)), int(random.integers(1, rows)), int(random.integers(1, 12)))
-    by = [("meter",), (), ("zone",), ("zone", "meter")][seed % 4]
-    aggregates = COMMUTATIVE | (IN_ORDER if operator in IN_ORDER_NAMES else {})
-    where = "ok" if seed % 3 == 0 else None
-    shape = window(int(random.integers(1, 50)), int(random.integers(1, 15)), by, where, **aggregates)
-    timing = Timing(stalls(random, inputs)) if seed % 2 else None
-    found = run(prepare(shape, inputs), operator, threads=int(random.integers(1, 4)), timing=timing)
-    assert found.to_pylist() == defined(shape, inputs), f"seed {seed}"
+from mainstem.windows.window import window_of
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 class TestLikeTheDefinition:
-    def test_generated_inputs(self, operator: str):
-        for seed in range(25):
-            agree(seed, operator)
-
-    @pytest.mark.long
-    def test_many_more(self, operator: str):
-        for seed in range(1_000, 3_000):
-            agree(seed, operator, rows=300)
-
     def test_threads_that_race_for_the_same_windows(self, operator: str):
         """Few keys, long windows, results beyond one buffer, and pools that run dry."""
         random = np.random.default_rng(5)
@@ -192,14 +75,6 @@ class TestLikeTheDefinition:
 
 
 class TestPanesOverTables:
-    def test_slices_are_the_definition(self):
-        for seed in range(40):
-            agree_in_slices(seed)
-
-    def test_sums_are_the_definition(self):
-        for seed in range(60):
-            agree_in_sums(seed)
-
     def test_rows_are_chosen_bit_by_bit(self):
         """Conditions that begin within a byte, in several chunks, with nulls; inputs of more than one piece."""
         random = np.random.default_rng(9)
@@ -245,12 +120,6 @@ class TestPanesOverTables:
         del shown
         assert lent(2, 900).ctypes.data == address
         assert lent(2, 499).ctypes.data != address  # much less than there is
-
-    @pytest.mark.long
-    def test_many_more_slices(self):
-        for seed in range(1_000, 3_000):
-            agree_in_slices(seed, rows=300)
-            agree_in_sums(seed, rows=300)
 
     @pytest.mark.parametrize("operator", ["panes", "auto"])
     def test_what_needs_the_order_is_merged(self, operator: str):
@@ -353,23 +222,6 @@ def test_winsets_close_after_their_events_have_come():
 
 def test_teams_and_strategies_stop_by_the_same_word():
     assert STOP_WORD == STOP * LINE
-
-
-def test_uncompiled_kernels_mean_the_same():
-    """In a process of its own: whether kernels are compiled is decided when they are imported."""
-    code = f"""
-from test_operators import OPERATORS, agree, agree_in_slices, agree_in_sums
-for operator in OPERATORS:
-    for seed in range({UNCOMPILED_SEEDS}):
-        agree(seed, operator, rows=40)
-for seed in range({UNCOMPILED_SEEDS}):
-    agree_in_slices(seed, rows=40)
-    agree_in_sums(seed, rows=40)
-print("agreed")
-"""
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = {**os.environ, "MAINSTEM_JIT": "0", "PYTHONPATH": path}
-    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "agreed\n"
 
 
 def test_names_of_operators_are_known_without_their_code():
