@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ class Plan:
     queue: list[Strategy]  # to be tried first
     age: int = 0
     surprises: int = 0  # batches in a row that took much more or less than expected
+
+    @cached_property
+    def about(self) -> str:
+        return str(self.properties)
 
 
 _memories: dict[tuple[str, int], Memory] = {}
@@ -237,7 +242,7 @@ class AutoExecutor(ParallelExecutor):
         if plan.queue and self._good_enough(plan):
             plan.queue.clear()
         if plan.queue:
-            return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.properties}"
+            return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.about}"
         best = min((SERIAL, *SAFE), key=lambda s: self._expected(plan, s))
         if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - GAIN):
             plan.best = best
@@ -246,7 +251,7 @@ class AutoExecutor(ParallelExecutor):
     def _why(self, strategy: Strategy) -> str:
         assert self._plan is not None
         gain = self._expected(self._plan, SERIAL) / self._expected(self._plan, strategy)
-        return f"{gain:.2f} × serial expected; {self._plan.properties}"
+        return f"{gain:.2f} × serial expected; {self._plan.about}"
 
     def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: int) -> None:
         """Corrects the prediction of this strategy, and what is known about the program.

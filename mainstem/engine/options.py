@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from mainstem.errors import ProgramError
@@ -50,9 +51,9 @@ class Strategy:
     record: bool = False  # keep what is needed to write the history down
     group_of: tuple[int, ...] = ()  # of each function, when groups are given by isolation levels
 
-    @property
+    @cached_property
     def label(self) -> str:
-        """As statistics show it: `tpg(dfs, op, lazy)`, `PL3(lock)`."""
+        """As statistics show it: `tpg(dfs, op, lazy)`, `PL3(lock)`. `auto` asks for labels many times per batch."""
         for protocol, engine in PROTOCOL_ENGINES.items():
             if self.engine == engine:
                 return f"{self.isolation}({protocol})"

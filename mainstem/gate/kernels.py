@@ -58,16 +58,22 @@ def _place_rows(ts: np.ndarray, base: int, places: np.ndarray, merged: np.ndarra
     """Rows of equal times keep their order. `places` has a zero for each time from `base` on."""
     for row in range(len(ts)):
         places[ts[row] - base] += 1
-    start = 0
-    for time in range(len(places)):
-        count = places[time]
-        places[time] = start
-        start += count
+    _begin(places)
     for row in range(len(ts)):
         time = ts[row]
         at = places[time - base]
         places[time - base] = at + 1
         merged[at], order[at] = time, row
+
+
+@kernel
+def _begin(places: np.ndarray) -> None:
+    """How many rows there are of each value becomes where the first of them belongs."""
+    start = 0
+    for value in range(len(places)):
+        count = places[value]
+        places[value] = start
+        start += count
 
 
 @kernel
@@ -126,11 +132,7 @@ def _sort_by_digit(
     places[:] = 0
     for row in range(len(keys)):
         places[(keys[row] >> shift) & mask] += 1
-    start = 0
-    for value in range(len(places)):
-        count = places[value]
-        places[value] = start
-        start += count
+    _begin(places)
     for at in range(len(order)):
         row = order[at]
         digit = (keys[row] >> shift) & mask
