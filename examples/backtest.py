@@ -1,6 +1,6 @@
 """Backtesting: what would another rule have done to last month's log? From raw Parquet to a plot.
 
-    python examples/backtest.py                 (needs the extras spark and plot)
+Run it with `python examples/backtest.py`; it needs the extras spark and plot.
 """
 
 from __future__ import annotations

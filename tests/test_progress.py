@@ -200,9 +200,7 @@ def test_auto_is_silent_without_a_terminal(capfd: pytest.CaptureFixture[str]) ->
         assert told is None
 
 
-def test_auto_on_a_terminal_knows_the_size(
-    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_on_a_terminal_knows_the_size(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal)
     pq.write_table(clicks(25), tmp_path / "log.parquet")
     with following("auto", str(tmp_path)) as told:

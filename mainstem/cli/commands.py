@@ -200,7 +200,7 @@ def replay(
             out=out_dir or (None if state else scratch),
             plan=plan.value,
             on_bad=on_bad.value,
-            )
+        )
         seconds = time.perf_counter() - started
         counts = outputs.groupBy("status", "reason").count().toArrow()
         first = outputs.orderBy("seq").limit(show).toArrow()

@@ -68,9 +68,7 @@ def make_executor(
     if engine in PARALLEL:
         return ParallelExecutor(program, state, strategy, threads=threads, jit=compiled, track=track)
     if engine == "auto" and not all(level.in_order for level in levels):
-        return IsolatedExecutor(
-            program, state, levels, history=history, threads=threads, jit=compiled, track=track
-        )
+        return IsolatedExecutor(program, state, levels, history=history, threads=threads, jit=compiled, track=track)
     if engine == "auto":
         return AutoExecutor(program, state, threads=threads, jit=compiled, track=track)
     return Executor(program, state, jit=compiled, track=track)

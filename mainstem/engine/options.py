@@ -169,4 +169,3 @@ class Level:
 
     def __str__(self) -> str:
         return f"{self.isolation}({self.protocol})"
-

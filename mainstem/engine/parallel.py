@@ -78,9 +78,7 @@ class ParallelExecutor(Executor):
         retries = sum(work.retries for work in works)
         return Ran(strategy.label, why, self.threads, clock.breakdown(works), retries)
 
-    def _work(
-        self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int
-    ) -> Work:
+    def _work(self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int) -> Work:
         todo = np.arange(first, batch.transactions)
         return Work(
             batch, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads, code,

@@ -162,9 +162,7 @@ class Assembler:
             number += len(group)
         return [whole_vertex(body) for body in bodies], parts
 
-    def _layouts(
-        self, body: emit.Body, parts: tuple[Part, ...], vertices: list[Vertex]
-    ) -> tuple[PartLayout, ...]:
+    def _layouts(self, body: emit.Body, parts: tuple[Part, ...], vertices: list[Vertex]) -> tuple[PartLayout, ...]:
         texts = describe(parts, body).splitlines()
         return tuple(
             PartLayout(

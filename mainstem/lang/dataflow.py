@@ -236,8 +236,7 @@ class _Builder:
         drafts = [self._home_draft(cut) for cut in self.cuts]
         units = [self._home_unit(cut, draft) for cut, draft in zip(self.cuts, drafts, strict=True)]
         events = tuple(
-            _event_type(event.name, [u for u in units if u.body.kind == k])
-            for k, event in enumerate(spec.events)
+            _event_type(event.name, [u for u in units if u.body.kind == k]) for k, event in enumerate(spec.events)
         )
         program = self._assembled(spec.name, events, units, self.lowered.columns)
         pieces = [self._piece(d, u, -1, n, False) for n, (d, u) in enumerate(zip(drafts, units, strict=True))]

@@ -206,9 +206,7 @@ class _Placed:
                 return [*defaults, *self._set(s, ALIVE, "0")]
         return []
 
-    def _set(
-        self, s: ir.Store | ir.Delete, name: str, text: str, uses: tuple[str, ...] = ()
-    ) -> list[ir.Statement]:
+    def _set(self, s: ir.Store | ir.Delete, name: str, text: str, uses: tuple[str, ...] = ()) -> list[ir.Statement]:
         """Nothing where nobody looks."""
         return [ir.Let(s.line, _local((s.site, name)), text, uses)] if (s.site, name) in self.given else []
 

@@ -152,9 +152,7 @@ def predict(
         return _predict(flows("tied"), log, asked, sample, initial or {})
 
 
-def _predict(
-    flow: Dataflow, log: Any, asked: WhatIf, sample: int, initial: Mapping[str, pa.Table]
-) -> Prediction:
+def _predict(flow: Dataflow, log: Any, asked: WhatIf, sample: int, initial: Mapping[str, pa.Table]) -> Prediction:
     if not flow.stages:
         raise ProgramError(f"app {flow.program.name} touches no table", remedy="it scales like any stateless job")
     batch = next(_read(flow, log, sample, sample), None)
@@ -364,4 +362,3 @@ class _Limits:
         for keys in self.keys[stage.number]:
             counts += np.bincount(shards_of(keys, shards), minlength=shards)
         return counts * (float(self.cost.stages[stage.number]) / max(float(counts.sum()), 1.0))
-

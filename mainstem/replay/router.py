@@ -75,9 +75,7 @@ def _add(writer: ExchangeWriter, clock: Clock, name: str, batch: pa.RecordBatch,
         writer.add(name, batch, starts.tolist())
 
 
-def _order(
-    events: _Range, pieces: list[tuple[int, int]], routes: list[_Routed], starts: np.ndarray
-) -> np.ndarray:
+def _order(events: _Range, pieces: list[tuple[int, int]], routes: list[_Routed], starts: np.ndarray) -> np.ndarray:
     """Which piece each item of a stage is, sorted by shard, then in order. `pieces`: (event type, number in stage)."""
     kinds = len(events.of_kind)
     count = np.zeros(kinds, np.int64)

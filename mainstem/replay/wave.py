@@ -84,9 +84,7 @@ def _run(job: WaveJob, stages: list[_StageRun], ranges: range) -> Rare | None:
     return None
 
 
-def _report(
-    job: WaveJob, stages: list[_StageRun], guests: _Guests, clock: Clock, rare: Rare | None
-) -> WaveReport:
+def _report(job: WaveJob, stages: list[_StageRun], guests: _Guests, clock: Clock, rare: Rare | None) -> WaveReport:
     items, hot = sum(s.items for s in stages), sum(s.items for s in guests.runs)
     aborted = sum(s.aborted for s in (*stages, *guests.runs))
     return WaveReport(job.task, items, aborted, rare, 0, {}, clock.seconds, hot, not_split=guests.why)

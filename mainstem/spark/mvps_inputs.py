@@ -129,9 +129,7 @@ def _spool_blobs(job: Job, common: Common, number: int, event: str | None) -> Ta
     return task
 
 
-def _spool_rows(
-    job: Job, common: Common, number: int, event: str | None, rows: Iterator[pa.RecordBatch]
-) -> SpoolDone:
+def _spool_rows(job: Job, common: Common, number: int, event: str | None, rows: Iterator[pa.RecordBatch]) -> SpoolDone:
     program = common.flow.program
     request = Request(program.events, fields_read(program), BATCH_ROWS, event)
     writer = SpoolWriter(spool_folder(common), number, request)

@@ -3,6 +3,8 @@
     step 0              ranges: needs nothing but room among the epochs in flight
     steps 1 … waves     needs the step before it in its epoch, and the same step of the epoch before
     step waves + 1      home: needs the last wave, and the number of events in all epochs before
+
+A step that has what it needs may run beside any other.
 """
 
 from __future__ import annotations

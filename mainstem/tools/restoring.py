@@ -36,6 +36,7 @@ _OF_THE_OTHER = (META_KEY, REJECTS_KEY, EMITTED_KEY, SHARDS)
 _DAMAGES = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 """What reading JSON of another form than ours may raise."""
 
+
 @dataclass(frozen=True)
 class Restored:
     """What a new directory was made from."""

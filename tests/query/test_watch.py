@@ -181,7 +181,5 @@ def test_the_command_prints_lines_and_ends_with_ctrl_c(small: Path) -> None:
         lines = [watch.stdout.readline() for _ in range(4)]
         watch.send_signal(signal.SIGINT)
         assert watch.wait(60) == 130
-    assert lines[1] == (
-        '{"epoch":4,"ts":400,"table":"Account","key":3,"balance":30,"owner":"c","_deleted":false}\n'
-    )
+    assert lines[1] == ('{"epoch":4,"ts":400,"table":"Account","key":3,"balance":30,"owner":"c","_deleted":false}\n')
     assert [line.split(",")[0] for line in lines] == ['{"epoch":3', '{"epoch":4', '{"epoch":5', '{"epoch":5']

@@ -113,9 +113,7 @@ def log(pairs: list[tuple[int, int]]) -> pa.Table:
         (loops, [(0, 3), (2, 6), (5, 8)], 3),
     ],
 )
-def test_chains_counted_by_hand(
-    function: Callable[[Any], Any], pairs: list[tuple[int, int]], expected: int
-) -> None:
+def test_chains_counted_by_hand(function: Callable[[Any], Any], pairs: list[tuple[int, int]], expected: int) -> None:
     assert paths(function, pairs) == [expected]
 
 
@@ -151,9 +149,7 @@ def moved(pairs: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize(("function", "reference"), [(hands_on, walked), (moves, moved)])
-def test_equals_a_plain_loop(
-    function: Callable[[Any], Any], reference: Callable[[list[tuple[int, int]]], int]
-) -> None:
+def test_equals_a_plain_loop(function: Callable[[Any], Any], reference: Callable[[list[tuple[int, int]]], int]) -> None:
     flow = flow_of(function)
     for seed in range(20):
         draw = random.Random(seed)

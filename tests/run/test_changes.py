@@ -147,7 +147,7 @@ def test_no_events_and_no_changes() -> None:
     assert "changes" not in app.run(events, jit=False).outputs.column_names
 
 
-EVERYTHING = '''
+EVERYTHING = """
 from datetime import datetime
 
 import mainstem as ms
@@ -185,7 +185,7 @@ def put(e):
     row.yes = e.pick > 0
     row.numbers[e.pick] = e.number
     row.flags[1] = True
-'''
+"""
 
 
 def test_all_types_as_json() -> None:

@@ -194,9 +194,7 @@ def test_so_many_connections(tmp_path: Path) -> None:
             client.close()
 
 
-def test_loading_an_older_version_takes_no_thread_from_queries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loading_an_older_version_takes_no_thread_from_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, go_on = Reader.load, threading.Event()
 
     def slow(reader: Reader, version: Version) -> Database:

@@ -32,7 +32,8 @@ def child(*arguments: object, **environment: str) -> subprocess.CompletedProcess
         ("one_stage", ["log.append.half:2"]),
         # Before the commit, right after it, and while outputs are published; in a worker on its shard.
         pytest.param(
-            "one_stage", ["output.stage.synced:2", "commit.logged:2", "output.publish.renamed:2"],
+            "one_stage",
+            ["output.stage.synced:2", "commit.logged:2", "output.publish.renamed:2"],
             marks=pytest.mark.long,
         ),
         pytest.param(

@@ -190,9 +190,7 @@ def install(
 
 
 @kernel
-def list_marked(
-    table: int, rows: int, row_table: Any, row_at: Any, marks: Any, mark: int, changed: Any
-) -> int:
+def list_marked(table: int, rows: int, row_table: Any, row_at: Any, marks: Any, mark: int, changed: Any) -> int:
     """Rows of a table that transactions, run in place, marked as written."""
     count = 0
     for r in range(rows):

@@ -25,9 +25,7 @@ def run_nolock(work: Work, team: Team) -> None:
     """All at once, guarded by nothing: wrong where transactions meet. An upper bound for the others."""
     bound, kernels = work.direct(), load("locks", work.jit)
     team.run(
-        lambda w: kernels.nolock_run(
-            bound.function, bound.context, work.todo, work.code, work.control, work.clock, w
-        ),
+        lambda w: kernels.nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, w),
         work.control,
     )
 

@@ -144,9 +144,7 @@ class _Search:
         return reader, writer, text, words.transaction(history, writer)
 
     def _against_order(self, graph: Graph, edges: list[int]) -> Anomaly:
-        members = dict.fromkeys(
-            int(node) for number in edges for node in (graph.source[number], graph.target[number])
-        )
+        members = dict.fromkeys(int(node) for number in edges for node in (graph.source[number], graph.target[number]))
         text = "\n".join(words.edge(self.history, graph, number) for number in edges)
         return Anomaly("ORDER", f"against event order\n{text}", tuple(members))
 
