@@ -18,7 +18,6 @@ SURPRISE = 0.3  # relative change of cost or time that matters at once, when it 
 CONFIRMED = 3  # batches in a row that must say so before a cost is believed to have risen that much
 LEARNING = 0.4  # weight of the newest figure in running averages
 BETTER, WORSE = 0.5, 0.25  # the same for news of which only the bad ones may be noise
-ODD = 1.25  # a factor that is off from the usual one by more is half believed in other kinds of batches, too
 REMEMBERED = 0.9  # power of a factor that is left after each plan in which its strategy did not run
 REGIME = 8  # costs and sizes that differ by such a factor are different worlds
 STEPS = 4  # shares between 0 and 1 that are told apart
@@ -57,7 +56,7 @@ class Memory:
     _usual: float | None = None  # asked for many times per batch; None: to be found anew
 
     def begin_plan(self, batch: Properties) -> None:
-        """Turns to what is known about batches of this kind. One that is new begins with what the last one was like."""
+        """Turns to what is known about batches of this kind. One that is new begins with what the others were like."""
         for known in self.strategies.values():
             if known.tried_in < self.plans:  # the machine may have been busy then
                 known.factor **= REMEMBERED
@@ -65,10 +64,23 @@ class Memory:
         self.plans += 1
         kind = _kind(batch)
         if kind not in self._kinds:
-            usual = self._usual_factor()
-            self._kinds[kind] = {n: Known(_carried(known.factor / usual)) for n, known in self.strategies.items()}
+            self._kinds[kind] = {label: Known(off) for label, off in self._elsewhere().items()}
         self.strategies = self._kinds[kind]
         self._usual = None
+
+    def _elsewhere(self) -> dict[str, float]:
+        """By label: how far a strategy was off, against the others, in the kinds of batches in which it ran.
+
+        A figure of one kind is half believed in others; what many kinds agree on is no noise, and need not be tried
+        again and again. Whether the machine was busy hits all strategies alike and says nothing about the next batch.
+        """
+        found: dict[str, list[float]] = {}
+        for kind in self._kinds.values():
+            ran = {label: known.factor for label, known in kind.items() if known.tries}
+            usual = statistics.median(ran.values()) if ran else 1.0
+            for label, factor in ran.items():
+                found.setdefault(label, []).append(math.log(factor / usual))
+        return {label: math.exp(sum(offs) / (len(offs) + 1)) for label, offs in found.items()}
 
     def learn_cost(self, seconds: float) -> None:
         if self.cost is None:
@@ -115,12 +127,6 @@ class Memory:
     def plans_since(self, label: str) -> int:
         """Plans that were made since the strategy ran last."""
         return self.plans - self.strategies[label].tried_in if label in self.strategies else self.plans
-
-
-def _carried(off: float) -> float:
-    """What a factor, against the usual one, says about batches of another kind. Small differences are noise there: the
-    model is as good, and whether the machine was busy says nothing about the next batch."""
-    return math.sqrt(off) if off > ODD or off < 1 / ODD else 1.0
 
 
 def _kind(batch: Properties) -> tuple[int, ...]:

@@ -78,11 +78,21 @@ def test_a_kind_of_batch_that_comes_back_is_known() -> None:
         memory.learn_time(label, factor)
     memory.begin_plan(replace(BATCH, aborts=0.8))
     assert memory.tries("mvlk") == 0
-    assert memory.factor("lock") == memory.factor("pat") == 1.0  # a small difference may be noise
-    assert 1.1 < memory.factor("mvlk") < 4.4  # a large one is half believed
+    assert memory.factor("lock") < memory.factor("pat") == 1.0
+    assert 1.1 < memory.factor("mvlk") < 4.4  # half believed
     memory.learn_time("mvlk", 0.9)
     memory.begin_plan(BATCH)
     assert (memory.factor("mvlk"), memory.tries("mvlk")) == (4.4, 1)
+
+
+def test_what_many_kinds_of_batches_agree_on_is_believed_in_new_ones() -> None:
+    memory, offs = Memory(), []
+    for kind in range(6):
+        memory.begin_plan(replace(BATCH, transactions=8**kind, aborts=kind / 10))
+        offs.append(memory.factor("mvlk") / memory.factor("lock"))
+        for label, factor in (("lock", 1.0), ("pat", 1.0), ("mvlk", 1.2)):
+            memory.learn_time(label, factor * (1 + kind))  # the machine gets slower: no strategy's fault
+    assert offs == sorted(offs) and offs[0] == 1.0 and 1.15 < offs[-1] < 1.2
 
 
 def test_what_did_not_run_for_long_gets_another_chance() -> None:
