@@ -207,6 +207,7 @@ def replay(
     alternatives: Annotated[
         bool, typer.Option(help="--no-alternatives leaves out Spark without Mainstem, the slow part.")
     ] = True,
+    variants: Annotated[int, typer.Option(min=0, help="Versions of the rule in one replay; 0 for none.")] = 3,
     quick: Annotated[bool, typer.Option("--quick", help="500k events, one turn, other parts smaller still.")] = False,
     alpha: Annotated[str, typer.Option(help="Exponents of the power law, for critical paths.")] = "1.25,1.5,2,2.5,3",
     alpha_events: Annotated[str | None, typer.Option(help="Events of each of their logs [default: 2M].")] = None,
@@ -236,9 +237,10 @@ def replay(
     _check_plot(plot)
     try:
         options = replay_options.options_of(
-            quick=quick, events=events, cores=cores, repeats=repeats, alternatives=alternatives, alpha=alpha,
-            alpha_events=alpha_events, memory_events=memory_events, hot_shares=hot_shares, hot_events=hot_events,
-            micro_batches=micro_batches, error_events=error_events, seed=seed, folder=dir or data.default_dir(),
+            quick=quick, events=events, cores=cores, repeats=repeats, alternatives=alternatives, variants=variants,
+            alpha=alpha, alpha_events=alpha_events, memory_events=memory_events, hot_shares=hot_shares,
+            hot_events=hot_events, micro_batches=micro_batches, error_events=error_events, seed=seed,
+            folder=dir or data.default_dir(),
         )  # fmt: skip
     except MainstemError as error:
         raise typer.BadParameter(str(error)) from error

@@ -18,6 +18,7 @@ from mainstem.bench.replay_causality import Alpha
 from mainstem.bench.replay_logs import hot_log, read_through, spam_log
 from mainstem.bench.replay_skew import Skew, measure_skew
 from mainstem.bench.replay_spark import SparkProcess, heap_gb
+from mainstem.bench.replay_variants import Variants, measure_variants
 from mainstem.bench.replay_ways import Role, Runs, Way, empty, loop, once, scan_text, take_turns, ways_of
 from mainstem.bench.report import Peak, Target
 from mainstem.bench.spam_answers import Answer, Error, error_against
@@ -29,6 +30,7 @@ WARM_UP_EVENTS = 1_000_000  # several ranges, so that every worker has run every
 TARGET_EVENTS = 10_000_000  # what a replay costs once vanishes in logs of this size
 OF_SPARK = 5.0
 OF_SERIAL = {True: 1.5, False: 0.7}
+OF_VARIANTS = 1.8  # what three of them may cost at most, in times of one
 FLAT = 0.85  # peak of the workers for the shortest log over that for the longest: some noise is allowed
 
 Say = Callable[[str], None]
@@ -40,6 +42,7 @@ class Options:
     cores: int = 2
     repeats: int = 2
     alternatives: bool = True
+    variants: int = 3
     alphas: Sequence[float] = (1.25, 1.5, 2.0, 2.5, 3.0)
     alpha_events: int = 2_000_000
     memory_events: Sequence[int] = (10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000)
@@ -69,6 +72,7 @@ class Results:
     approximations: list[Approximation] = field(default_factory=list)
     alphas: list[Alpha] = field(default_factory=list)
     skew: list[Skew] = field(default_factory=list)
+    variants: Variants | None = None
     model: Model | None = None
     peaks: list[Peak] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -91,6 +95,9 @@ class Results:
                 found.append(Target(what, auto.best / other.best, OF_SPARK))
             what = f"{auto.way.name} / best single thread, {scan_text(scan)}"
             found.append(Target(what, self.of_one_thread(auto), of_serial))
+        if self.variants is not None:
+            what = f"one variant / {self.variants.number} in one replay, by seconds"
+            found.append(Target(what, 1 / self.variants.cost, 1 / OF_VARIANTS))
         least, most = self._workers_at_ends()
         if most:
             sizes = f"{self.peaks[0].events:,} / {self.peaks[-1].events:,} events"
@@ -138,6 +145,7 @@ class _Benchmark:
             ways = ways_of(sessions, self.options.alternatives)
             self.warm_up(ways)
             self.compare(ways)
+            self.variants(sessions[self.options.cores])
             if self.options.alternatives and self.options.micro_batches:
                 self.approximate(sessions[self.options.cores])
             self.causality(sessions)
@@ -181,6 +189,16 @@ class _Benchmark:
         self.results.runs = take_turns(ways, log, self.short_log(), self.scratch, turns, self.say)
         exact = [(f"{r.way.name}, {scan_text(r.scan)}", a) for r in self.results.runs if r.way.exact for a in r.answers]
         self.check([("hand-written loop", self.results.of(Role.SERIAL, True)[-1].answers[0]), *exact])
+
+    def variants(self, spark: SparkProcess) -> None:
+        """Several versions of the rule in one replay."""
+        options = self.options
+        if options.variants < 2:
+            return
+        log = self.log(options.events)
+        found = measure_variants(log, options.variants, spark, self.scratch, options.repeats, self.say)
+        self.results.variants = found
+        self.check([("hand-written loop", self.results.of(Role.SERIAL, True)[-1].answers[0]), *found.checks])
 
     def approximate(self, spark: SparkProcess) -> None:
         """The error of micro-batches over their size (ReStream's figure 5)."""

@@ -14,8 +14,8 @@ QUICK_EVENTS, QUICK_ALPHA_EVENTS, QUICK_ERROR_EVENTS = 500_000, 200_000, 200_000
 
 
 def options_of(
-    *, quick: bool, events: str, cores: int, repeats: int, alternatives: bool, alpha: str, alpha_events: str | None,
-    memory_events: str | None, hot_shares: str, hot_events: str | None, micro_batches: str,
+    *, quick: bool, events: str, cores: int, repeats: int, alternatives: bool, variants: int, alpha: str,
+    alpha_events: str | None, memory_events: str | None, hot_shares: str, hot_events: str | None, micro_batches: str,
     error_events: str | None, seed: int, folder: Path,
 ) -> Options:  # fmt: skip
     """`quick` bounds the sizes, and looks at the memory only if told at which: short logs say nothing about it."""
@@ -25,6 +25,7 @@ def options_of(
         cores=cores,
         repeats=1 if quick else repeats,
         alternatives=alternatives,
+        variants=variants,
         alphas=tuple(_exponent(text) for text in parts(alpha)),
         alpha_events=_or(alpha_events, QUICK_ALPHA_EVENTS if quick else default.alpha_events),
         memory_events=(() if quick else default.memory_events) if memory_events is None else counts_of(memory_events),

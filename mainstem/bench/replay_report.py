@@ -14,6 +14,7 @@ from mainstem.bench.replay_causality import Alpha
 from mainstem.bench.replay_plot import draw_scaling
 from mainstem.bench.replay_ratio_plot import draw_ratios
 from mainstem.bench.replay_skew import hot_keys_of, skew_json, skew_table
+from mainstem.bench.replay_variants import variants_json, variants_text
 from mainstem.bench.replay_ways import Role, Runs, cores_text, scan_text
 from mainstem.bench.report import machine, short, verdict, write_json
 
@@ -34,6 +35,9 @@ def print_results(results: Results, console: Console) -> None:
     console.print(_targets(results))
     console.print(PAPER)
     console.print(f"Here: {'; '.join(_cost(results, scan) for scan in (True, False))}.")
+    if results.variants is not None:
+        (auto,) = results.of(Role.AUTO, True)
+        console.print(variants_text(results.variants, min(answer.seconds for answer in auto.answers)))
     if results.peaks:
         console.print(_peaks(results))
         console.print(
@@ -215,6 +219,7 @@ def as_json(results: Results) -> dict[str, Any]:
             for alpha in results.alphas
         ],
         "skew": [skew_json(skew) for skew in results.skew],
+        "variants": variants_json(results.variants),
         "model": None if results.model is None else asdict(results.model),
         "paper": PAPER,
         "notes": results.notes,

@@ -88,6 +88,12 @@ def test_a_task_of_a_process_and_its_memory(spark, log, tmp_path):
     assert found["peak"]["workers"] > 0
 
 
+def test_variants_leave_the_rule_of_the_app(spark, log, tmp_path):
+    task = {"call": "variants", "log": str(log), "out": str(tmp_path / "out"), "watch": False, "options": {"number": 2}}
+    found = replay_spark.run(spark, task)
+    assert found["answer"]["digest"] == _by_loop(log, tmp_path / "truth").digest
+
+
 def test_a_process_that_fails_says_why(tmp_path):
     # No cores: it fails before Spark starts.
     with SparkProcess(0, tmp_path) as spark, pytest.raises(MainstemError, match=r"(?s)mvps of .* failed.*Error"):
@@ -149,7 +155,11 @@ class TestCommand:
         found = json.loads((tmp_path / "out.json").read_text())
         assert len(found["figures"]) == 18
         assert {len(figure["seconds"]) for figure in found["figures"]} == {2}
-        assert [target["bound"] for target in found["targets"]] == [5.0, 5.0, 1.5, 5.0, 5.0, 0.7, 0.85]
+        assert [target["bound"] for target in found["targets"]] == [
+            5.0, 5.0, 1.5, 5.0, 5.0, 0.7, pytest.approx(1 / 1.8), 0.85
+        ]  # fmt: skip
+        assert (found["variants"]["number"], found["variants"]["cost"]) == (3, 1.0)  # stand-ins take a second each
+        assert "3 versions of the rule in one replay take 1.00 ×" in result.output
         assert [row["batch"] for row in found["micro_batches"]] == [500, 1_000]
         assert [row["alpha"] for row in found["alphas"]] == [1.5, 3.0]
         paths = [row["critical_paths"]["2000"] for row in found["alphas"]]
@@ -165,7 +175,7 @@ class TestCommand:
         assert "α = 1.5" in (tmp_path / "out.svg").read_text()
         assert "model, 2 cores" in (tmp_path / "out-ratio.svg").read_text()
 
-    @pytest.mark.parametrize("wrong", ["auto", "mvps", "fused", "single_batch", "sql_windows"])
+    @pytest.mark.parametrize("wrong", ["auto", "mvps", "fused", "variants", "single_batch", "sql_windows"])
     def test_an_exact_contender_that_is_wrong_fails_the_command(self, stand_in, small, wrong):
         stand_in.wrong = frozenset({wrong, "micro_batches"})
         result = CliRunner().invoke(cli, [*small, "--alpha", "", "--memory-events", "", "--repeats", "1"])
@@ -217,8 +227,8 @@ class TestCommand:
 class TestOptions:
     def given(self, **changed):
         defaults = {
-            "quick": False, "events": "10M", "cores": 2, "repeats": 2, "alternatives": True, "alpha": "2",
-            "alpha_events": None, "memory_events": None, "hot_shares": "0,0.5", "hot_events": None,
+            "quick": False, "events": "10M", "cores": 2, "repeats": 2, "alternatives": True, "variants": 3,
+            "alpha": "2", "alpha_events": None, "memory_events": None, "hot_shares": "0,0.5", "hot_events": None,
             "micro_batches": "12.5k", "error_events": None, "seed": 0, "folder": Path(),
         }  # fmt: skip
         return replay_options.options_of(**{**defaults, **changed})
