@@ -13,8 +13,7 @@ import pytest
 
 from mainstem.gate.live.kernels import queues, skiplist, tgate
 
-EVENTS_LONG = 2_000_000
-SECONDS_MAX = 120.0  # of a run: a lost event would be waited for without end
+SECONDS_MAX = 300.0  # of a run: a lost event would be waited for without end
 NODE_BYTES_MAX = 160  # per place of a ring, with all that belongs to it
 
 
@@ -59,6 +58,7 @@ def run(kernels: ModuleType, ring: int, inputs: int, events: int, seed: int, rea
         thread.start()
     for thread in threads:
         thread.join()
+    assert time.monotonic() < deadline, "an event was lost, or the machine is too busy"
     number = np.repeat(np.arange(inputs), [len(r) for r in runs])
     ts = np.concatenate(runs)
     order = np.lexsort((number, ts))
@@ -79,6 +79,8 @@ def test_every_reader_gets_every_event(ring: int, events: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernels", [tgate, skiplist, queues], ids=lambda k: k.__name__.split(".")[-1])
-@pytest.mark.parametrize(("ring", "inputs"), [(8, 2), (8, 20), (64, 20), (4096, 20)])
-def test_every_event_once_and_in_order_in_long_runs(kernels: ModuleType, ring: int, inputs: int) -> None:
-    run(kernels, ring, inputs, EVENTS_LONG, 7)
+@pytest.mark.parametrize(
+    ("ring", "inputs", "events"), [(8, 2, 500_000), (8, 20, 2_000_000), (64, 20, 2_000_000), (4096, 20, 2_000_000)]
+)
+def test_every_event_once_and_in_order_in_long_runs(kernels: ModuleType, ring: int, inputs: int, events: int) -> None:
+    run(kernels, ring, inputs, events, 7)
