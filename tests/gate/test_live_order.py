@@ -11,17 +11,10 @@ CASES = 520
 CASES_LONG, TOGETHER = 50_000, 2_500
 
 
-@pytest.mark.parametrize("kind", ["blocks", "list"])
+@pytest.mark.parametrize("kind", list(ORDERS))
 @pytest.mark.parametrize("first", range(0, CASES, 40))
 def test_the_order_is_that_of_sorting_everything_first(kind: str, first: int) -> None:
     for seed in range(first, first + 40):
-        found, right = run_case(kind, seed)
-        assert found == right, f"{kind}, seed {seed}"
-
-
-@pytest.mark.parametrize("kind", ["queues", "skiplist"])
-def test_structures_to_compare_with_give_the_same_order(kind: str) -> None:
-    for seed in range(60):
         found, right = run_case(kind, seed)
         assert found == right, f"{kind}, seed {seed}"
 
