@@ -30,7 +30,7 @@ WARM_UP_EVENTS = 1_000_000  # several ranges, so that every worker has run every
 TARGET_EVENTS = 10_000_000  # what a replay costs once vanishes in logs of this size
 OF_SPARK = 5.0
 OF_SERIAL = {True: 1.5, False: 0.7}
-OF_VARIANTS = 1.8  # what three of them may cost at most, in times of one
+OF_VARIANTS = {3: 1.8}  # what so many of them may cost at most, in times of one
 FLAT = 0.85  # peak of the workers for the shortest log over that for the longest: some noise is allowed
 
 Say = Callable[[str], None]
@@ -95,9 +95,9 @@ class Results:
                 found.append(Target(what, auto.best / other.best, OF_SPARK))
             what = f"{auto.way.name} / best single thread, {scan_text(scan)}"
             found.append(Target(what, self.of_one_thread(auto), of_serial))
-        if self.variants is not None:
+        if self.variants is not None and self.variants.number in OF_VARIANTS:
             what = f"one variant / {self.variants.number} in one replay, by seconds"
-            found.append(Target(what, 1 / self.variants.cost, 1 / OF_VARIANTS))
+            found.append(Target(what, 1 / self.variants.cost, 1 / OF_VARIANTS[self.variants.number]))
         least, most = self._workers_at_ends()
         if most:
             sizes = f"{self.peaks[0].events:,} / {self.peaks[-1].events:,} events"

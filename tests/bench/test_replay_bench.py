@@ -20,6 +20,7 @@ from mainstem.bench.replay import Options, Results
 from mainstem.bench.replay_logs import spam_log
 from mainstem.bench.replay_ratio_plot import ratio_line
 from mainstem.bench.replay_spark import SparkProcess
+from mainstem.bench.replay_variants import Variants
 from mainstem.bench.replay_ways import Role, Runs, Way
 from mainstem.bench.report import Peak
 from mainstem.bench.spam_answers import Answer, answer, open_log
@@ -272,6 +273,12 @@ class TestResults:
         results = self.results(1, 1, 1)
         results.peaks = [Peak(n, {"workers": size, "jvm": n}) for n, size in enumerate(workers)]
         assert results.targets[-1].met is met
+
+    @pytest.mark.parametrize(("number", "bounds"), [(3, [1 / 1.8]), (5, [])])
+    def test_only_three_variants_have_a_target(self, number, bounds):
+        results, answer = self.results(1, 1, 1), Answer("", 1.0, 100, 90, 9, "d")
+        results.variants = Variants(number, [answer], [answer])
+        assert [target.bound for target in results.targets if "variant" in target.what] == bounds
 
     def test_memory_of_one_size_tells_nothing(self):
         results = self.results(1, 1, 1)

@@ -20,7 +20,7 @@ from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, U
 from mainstem.team import team
 
 SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values")
-TXN_LO, OP_ROW, OP_WRITE, TODO, OP_PREV, OP_SLOT, OP_SRC, OP_VER, VALUES = range(len(SECTIONS))
+TXN_LO, OP_ROW, OP_WRITE, PENDING, OP_PREV, OP_SLOT, OP_SRC, OP_VER, VALUES = range(len(SECTIONS))
 PRIME = 1_000_003
 WORK = 100  # keeps a transaction between its reads and its writes for a while, so that a missing wait shows
 sched_yield = numba.types.ExternalFunction("sched_yield", numba.types.int32())
@@ -44,7 +44,7 @@ def direct(memory: Any, t: int, worker: int) -> int:
 
 def versioned(memory: Any, vertex: int, worker: int) -> int:
     """The same on versions; what it leaves in the slots of an aborted transaction is wrong on purpose."""
-    t = memory[memory[TODO] + vertex]
+    t = memory[memory[PENDING] + vertex]
     mixed = t + 1
     for o in range(memory[memory[TXN_LO] + t], memory[memory[TXN_LO] + t + 1]):
         source, before = memory[memory[OP_ROW] + o], memory[memory[OP_PREV] + o]
