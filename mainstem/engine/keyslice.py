@@ -10,7 +10,7 @@ import numpy as np
 from mainstem.engine.buffers import Scratch
 from mainstem.engine.columns import frozen
 from mainstem.engine.prepared import ListedPlan, SlicePlan
-from mainstem.jit import kernel
+from mainstem.lang.key_source import FACTS, FOUND, MOST
 from mainstem.state.table import TableState
 
 _SPARE = 1.25  # batches need a little more or less from one to the next
@@ -19,7 +19,8 @@ _NOTHING = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Listed:
-    """Keys of dynamic sites: those of event j stand before `ends[j]`, after those of event j - 1."""
+    """Keys of dynamic sites: those of event j stand before `ends[j]`, after those of event j - 1. The arrays may be
+    longer."""
 
     ends: np.ndarray
     rows: np.ndarray
@@ -33,6 +34,7 @@ class KeySlice:
     def __init__(self, plan: SlicePlan, tables: list[TableState], scratch: Scratch) -> None:
         self._plan, self._tables, self._scratch = plan, tables, scratch
         self._own: list[Any] = [_NOTHING] * plan.arguments  # what the batch gives is left out: it must not live on
+        self._facts = np.zeros(max(1, len(plan.listed) * FACTS), np.int64)
 
     def resolve(self, arrays: dict[str, Any]) -> dict[int, int]:
         """Adds the rows of all computed keys; gives the largest number of dynamic keys of one event, per table."""
@@ -47,9 +49,9 @@ class KeySlice:
         for place, name in plan.turns:
             arrays[name] = arguments[place]
         most = {}
-        for keys, end in zip(plan.listed, ends, strict=True):
-            arrays[keys.target] = self._listed(keys, end, arguments)
-            most[keys.table] = _largest_step(end)
+        for n, (keys, end) in enumerate(zip(plan.listed, ends, strict=True)):
+            arrays[keys.target] = self._listed(n, keys, end, arguments)
+            most[keys.table] = int(self._facts[n * FACTS + MOST])
         return most
 
     def values(self, arrays: dict[str, Any]) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
@@ -60,37 +62,36 @@ class KeySlice:
         return {s.target: ([arguments[place] for place in s.parts], arguments[s.ok]) for s in plan.singles}
 
     def _run(self, pos: np.ndarray, ends: list[np.ndarray], arrays: dict[str, Any]) -> list[Any]:
-        """The arguments of the kernel, filled: first it counts dynamic keys, then it writes them down."""
+        """The arguments of the kernel, filled. Where there are more dynamic keys than ever before, it counts them all,
+        and runs once more when there is room."""
         plan, arguments = self._plan, self._own.copy()
         for place, name in plan.given:
             arguments[place] = arrays[name]
         for place, name, dtype in plan.per_event:
             arguments[place] = own = self._scratch.array(name, len(pos), dtype)
             own.fill(0)  # the slice leaves out the keys of a branch that it does not take
-        plan.kernel(pos, False, *ends, *arguments)
-        if not plan.listed or not len(pos):
-            return arguments
-        for keys, end in zip(plan.listed, ends, strict=True):
-            if len(self._own[keys.site]) < end[-1]:
-                for place in keys.places:
-                    self._own[place] = np.empty(int(end[-1] * _SPARE), np.int64)
-            for place in keys.places:
-                arguments[place] = self._own[place]
-        plan.kernel(pos, True, *ends, *arguments)
+        for keys in plan.listed:
+            index = self._tables[keys.table].index
+            for place, name in keys.index:
+                arguments[place] = getattr(index, name)
+        plan.kernel(pos, self._facts, *ends, *arguments)
+        if len(pos) and self._make_room(ends, arguments):
+            plan.kernel(pos, self._facts, *ends, *arguments)
         return arguments
 
-    def _listed(self, keys: ListedPlan, ends: np.ndarray, arguments: list[Any]) -> Listed:
-        count = int(ends[-1]) if len(ends) else 0
-        parts = [arguments[place][:count] for place in keys.parts]
-        rows = self._scratch.array(keys.rows, count, np.int64)
-        rows = self._tables[keys.table].index.resolve(parts, out=rows)
+    def _make_room(self, ends: list[np.ndarray], arguments: list[Any]) -> bool:
+        """Whether some dynamic keys did not fit; now they will."""
+        grown = False
+        for keys, end in zip(self._plan.listed, ends, strict=True):
+            if len(self._own[keys.site]) < end[-1]:
+                grown = True
+                for place in keys.places:
+                    arguments[place] = self._own[place] = np.empty(int(end[-1] * _SPARE), np.int64)
+        return grown
+
+    def _listed(self, number: int, keys: ListedPlan, ends: np.ndarray, arguments: list[Any]) -> Listed:
+        rows = arguments[keys.row]
+        if self._facts[number * FACTS + FOUND] < 0:
+            parts = [arguments[place][: ends[-1]] for place in keys.parts]
+            self._tables[keys.table].index.resolve(parts, out=rows[: ends[-1]])
         return Listed(ends, rows, arguments[keys.site], arguments[keys.turn])
-
-
-@kernel
-def _largest_step(ends: np.ndarray) -> int:
-    largest = before = 0
-    for end in ends:
-        largest = max(largest, end - before)
-        before = end
-    return largest

@@ -10,6 +10,7 @@ import numpy as np
 
 from mainstem.engine.buffers import Scratch
 from mainstem.engine.kernels import load
+from mainstem.engine.kernels.link import MARK, ROW_WORDS
 from mainstem.engine.operations import Listed
 from mainstem.lang import Program
 from mainstem.state import TableState, words
@@ -36,6 +37,7 @@ class Batch:
     row_base: np.ndarray
     row_last: np.ndarray
     row_writes: np.ndarray
+    row_ops: np.ndarray
     rows: int
     bases: np.ndarray  # distinct rows of each table
 
@@ -99,7 +101,6 @@ class Layout:
         self._parts = _PartTables(program, self._static_sites, self._most_sites)
         self._mark = 0
         self._seen = np.zeros(0, np.int64)
-        self._local = np.zeros(0, np.int64)
         self._sizes: list[int] = []
         self._table_lo = np.zeros(1, np.int64)
 
@@ -120,16 +121,15 @@ class Layout:
         total = len(inst["row"])
         self._stamp()
         bases = np.zeros(max(1, len(self.tables)), np.int64)
-        row_names = ("table", "at", "base", "last", "writes", "op", "first")
-        per_row = {name: room(f"row_{name}", total) for name in row_names}
+        known = room("known", min(total, len(self._seen)) * ROW_WORDS)
+        per_row = {name: room(f"row_{name}", total) for name in ("table", "at", "base", "last", "writes", "ops")}
         per_op = {name: room(f"op_{name}", total) for name in ("row", "write", "prev", "writes_before")}
         inst_op, alias, txn_lo = room("inst_op", total), room("alias", transactions), room("txn_lo", transactions + 1)
         rows = self.link.link(
             inst["lo"], inst["row"], inst["write"], inst["site"], inst["turn"], inst_op,
-            self._mark, self._seen, self._local, self._table_lo, bases,
+            self._mark, self._seen, known, self._table_lo, bases,
             *per_row.values(), txn_lo, *per_op.values(), alias,
         )  # fmt: skip
-        del per_row["op"], per_row["first"]
         return Batch(
             fn=fn, ev=ev, inst_lo=inst["lo"], inst_op=inst_op, inst_site=inst["site"], inst_turn=inst["turn"],
             alias=alias, txn_lo=txn_lo, rows=rows, bases=bases,
@@ -173,10 +173,13 @@ class Layout:
         sizes = [len(t.rows) for t in self.tables]
         if sizes != self._sizes:
             self._sizes, self._table_lo = sizes, np.cumsum([0, *sizes])
-            self._seen, self._local = np.zeros(sum(sizes), np.int64), np.zeros(sum(sizes), np.int64)
+            self._seen = np.zeros(sum(sizes), np.int64)
 
     def _stamp(self) -> None:
         self._mark += 1
+        if self._mark >> (62 - MARK):  # it shares a word with the number of a row
+            self._mark = 1
+            self._seen[:] = 0
 
     # -- versions -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 from mainstem.engine import native
 from mainstem.jit import plain
 from mainstem.lang import arith, mathlib, rings
-from mainstem.state import probe1, probe2, probe3, probe4
+from mainstem.state import probe2, probe3, probe4, row_of
 
 _ARITHMETIC = (
     arith.add, arith.sub, arith.mul, arith.neg, arith.absolute, arith.floordiv, arith.mod, arith.truediv,
@@ -28,7 +28,7 @@ def names(jit: bool) -> dict[str, Any]:
         "take_own": native.take_own if jit else native.plain_take_own,
         "take_matrix": native.take_matrix if jit else native.plain_take_matrix,
     }
-    probes = {p.__name__: p if jit else plain(p) for p in (probe1, probe2, probe3, probe4)}
+    probes = {p.__name__: p if jit else plain(p) for p in (row_of, probe2, probe3, probe4)}
     return {
         "math": math,
         **{function.__name__: function for function in (*_ARITHMETIC, *rings.FUNCTIONS)},

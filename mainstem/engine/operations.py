@@ -57,7 +57,8 @@ class Operations:
             table.reserve()
             self._reserve_undo(i, room[i])
             arrays[names.rows] = table.rows
-            arrays[names.slots], arrays[names.keys] = table.index.slots, table.index.keys
+            index = table.index
+            arrays[names.direct], arrays[names.slots], arrays[names.keys] = index.direct, index.slots, index.keys
             arrays[names.undo], arrays[names.undo_rows] = self.undo[i], self.undo_rows[i]
         return arrays
 

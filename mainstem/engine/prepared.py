@@ -16,6 +16,7 @@ from mainstem.lang import Function, Program
 from mainstem.state import State
 
 _NO_POSITIONS = frozen(np.zeros(0, np.int64))
+_INDEX = {"I": "direct", "H": "slots", "K": "keys"}  # letters of generated code -> arrays of `KeyIndex`
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,14 @@ class ListedPlan:
     parts: tuple[int, ...]
     site: int
     turn: int
+    row: int
+    index: tuple[tuple[int, str], ...]  # places of the arrays of the table's index, and what it calls them
     ends: str
-    rows: str
     target: str
 
     @property
     def places(self) -> tuple[int, ...]:
-        return (*self.parts, self.site, self.turn)
+        return (*self.parts, self.site, self.turn, self.row)
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,13 @@ class TablePlan:
     rows: str
     undo: str
     undo_rows: str
+    direct: str
     slots: str
     keys: str
 
     @classmethod
     def of(cls, number: int) -> TablePlan:
-        return cls(*(f"{letter}{number}" for letter in "TUVHK"))
+        return cls(*(f"{letter}{number}" for letter in "TUVIHK"))
 
 
 def kind_plans(program: Program, state: State) -> list[KindPlan]:
@@ -160,8 +163,9 @@ def _slice_plan(program: Program, function: Function, kernels: dict[str, Any]) -
             tuple(at[f"q{i}_{c}"] for c in range(len(program.tables[i].key))),
             at[f"q{i}_site"],
             at[f"q{i}_turn"],
+            at[f"q{i}_row"],
+            tuple((at[f"{letter}{i}"], name) for letter, name in _INDEX.items() if f"{letter}{i}" in at),
             f"ends{function.index}_{i}",
-            f"rows{function.index}_{i}",
             f"listed{function.index}_{i}",
         )
         for i in dynamic

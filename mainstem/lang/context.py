@@ -17,6 +17,7 @@ from mainstem.schema import TableSchema, Type
 WORD, BYTE = "INT64", "UINT8"
 HEADER = [
     "INT64 = np.dtype('i8')",
+    "INT32 = np.dtype('i4')",
     "FLOAT64 = np.dtype('f8')",
     "UINT8 = np.dtype('u1')",
     "UINT16 = np.dtype('u2')",
@@ -62,6 +63,8 @@ class Context:
             return self.want(name, BYTE)
         if name[0] in "TUZ":
             return self.want(name, f"D{name[1:]}")
+        if name[0] == "I":
+            return self.want(name, "INT32")
         return self.want(kernel_name(body, name), WORD)
 
     def _column(self, body: Body, role: str, name: str) -> str:

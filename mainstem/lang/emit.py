@@ -9,12 +9,13 @@ Names inside generated functions:
     R3, r3, w3      row numbers of static site 3; the row of this transaction; "already noted as written"
     T0, Z0          rows of table 0; its default row
     V0, U0, u0      rows written; their records before (only where locals can't hold them); how many
-    H0, K0          hash slots and keys of table 0, for keys that vary in loops
+    I0, H0, K0      direct table, hash slots and keys of table 0, for keys that vary in loops
     O4, N4, ret     output column 4; its nulls; which return was taken
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mainstem.lang import ir
@@ -232,8 +233,7 @@ class TransactionWriter(Writer):
         if site.columns is not None:
             return
         if site.dynamic:
-            keys = ", ".join(k.text for k in s.key)
-            self.lines.add(f"r{s.site} = probe{len(s.key)}(H{site.table}, K{site.table}, {keys})")
+            self.lines.add(f"r{s.site} = {look_up([k.text for k in s.key], site.table)}")
             if site.writes:
                 seen = f"saved(V{site.table}, u{site.table}, r{s.site})" if site.repeats else "False"
                 self.lines.add(f"w{s.site} = {seen}")
@@ -269,6 +269,18 @@ class TransactionWriter(Writer):
         self.leave("0")
 
 
+def look_up(key: Sequence[str], table: int) -> str:
+    """The row of a key that varies in a loop, or -1."""
+    if len(key) == 1:
+        return f"row_of(I{table}, H{table}, K{table}, {key[0]})"
+    return f"probe{len(key)}(H{table}, K{table}, {', '.join(key)})"
+
+
+def index_parameters(table: int, schemas: tuple[TableSchema, ...]) -> list[str]:
+    """What `look_up` reads."""
+    return [f"I{table}"] * (len(schemas[table].key) == 1) + [f"H{table}", f"K{table}"]
+
+
 def transaction_parameters(body: Body) -> list[str]:
     names = ["j", "p", "t", "S", *event_parameters(body.fields)]
     names += [f"R{s.index}" for s in body.sites if not s.dynamic]
@@ -281,7 +293,7 @@ def transaction_parameters(body: Body) -> list[str]:
         if any(isinstance(s, ir.Delete) and body.sites[s.site].table == i for s in ir.walk(body.block)):
             names.append(f"Z{i}")
         if any(s.dynamic and s.table == i for s in body.sites):
-            names += [f"H{i}", f"K{i}"]
+            names += index_parameters(i, body.tables_schemas)
     ids = body.ids
     for column in body.columns:
         names.append(f"O{ids[column]}")

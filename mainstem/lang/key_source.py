@@ -4,18 +4,23 @@ Names beside those of `emit`:
 
     k3_0, k3_ok     part 0 of the keys of static site 3; whether an event has that key
     q0_0, q0_site, q0_turn  part 0 of the keys of table 0 that vary in loops; their sites; their turns
+    q0_row          their rows, -1 for a key that is new
     d0, end0        how many of those there are so far; where those of an event end
+    f0              negative when one of them is new
+    facts           per such table, by `FOUND` and `MOST`: f0; the largest number of keys of one event
     tn_v            turns that the key loop over `v` took
 """
 
 from __future__ import annotations
 
 from mainstem.lang import ir
-from mainstem.lang.emit import Body, Lines, Writer, event_parameters, load_event
+from mainstem.lang.emit import Body, Lines, Writer, event_parameters, index_parameters, load_event, look_up
+
+FOUND, MOST, FACTS = 0, 1, 2
 
 
 class KeyWriter(Writer):
-    """The event-only slice: fills key arrays; gives the running count of dynamic keys per table."""
+    """The event-only slice: fills key arrays; gives the running `d` and `f` of each table with dynamic keys."""
 
     def __init__(self, lines: Lines, body: Body) -> None:
         super().__init__(lines)
@@ -24,7 +29,7 @@ class KeyWriter(Writer):
         self.loops = {id(loop) for loop in key_loops(body)}
 
     def leave(self, code: str) -> None:
-        self.lines.add(f"return {', '.join(f'd{i}' for i in self.dynamic) or '0'}")
+        self.lines.add(f"return {_counters(self.dynamic) or '0'}")
 
     def statement(self, s: ir.Statement) -> None:
         if id(s) in self.loops and isinstance(s, ir.For):
@@ -63,12 +68,16 @@ class KeyWriter(Writer):
                 self.lines.add(f"k{s.site}_{c}[j] = {key.text}")
             self.lines.add(f"k{s.site}_ok[j] = 1")
             return
-        self.lines.add("if fill:")
-        for c, key in enumerate(s.key):
-            self.lines.add(f"    q{site.table}_{c}[d{site.table}] = {key.text}")
-        self.lines.add(f"    q{site.table}_site[d{site.table}] = {s.site}")
-        self.lines.add(f"    q{site.table}_turn[d{site.table}] = turn")
-        self.lines.add(f"d{site.table} += 1")
+        i = site.table
+        self.lines.add(f"if d{i} < len(q{i}_site):")
+        self.lines.add(*(f"    q{i}_{c}[d{i}] = {key.text}" for c, key in enumerate(s.key)))
+        self.lines.add(
+            f"    q{i}_site[d{i}] = {s.site}",
+            f"    q{i}_turn[d{i}] = turn",
+            f"    q{i}_row[d{i}] = {look_up([f'q{i}_{c}[d{i}]' for c in range(len(s.key))], i)}",
+            f"    f{i} |= q{i}_row[d{i}]",
+            f"d{i} += 1",
+        )
 
 
 def key_loops(body: Body) -> list[ir.For]:
@@ -88,7 +97,8 @@ def key_parameters(body: Body) -> list[str]:
             names += [f"k{site.index}_{c}" for c in range(_arity(body, site.index))] + [f"k{site.index}_ok"]
     for i in sorted({s.table for s in body.sites if s.dynamic}):
         arity = max(_arity(body, s.index) for s in body.sites if s.table == i)
-        names += [f"q{i}_{c}" for c in range(arity)] + [f"q{i}_site", f"q{i}_turn"]
+        names += [f"q{i}_{c}" for c in range(arity)] + [f"q{i}_site", f"q{i}_turn", f"q{i}_row"]
+        names += index_parameters(i, body.tables_schemas)
     return names + [f"tn_{loop.variable}" for loop in key_loops(body)]
 
 
@@ -97,12 +107,12 @@ def _arity(body: Body, site: int) -> int:
 
 
 def keys_source(body: Body) -> list[str]:
-    """`key_f` does one event, `keys_f` all of a batch; called first to count (`fill` false), then to fill."""
+    """`key_f` does one event, `keys_f` all of a batch. Keys that there is no room for are only counted."""
     assert body.slice is not None
     lines, parameters = Lines(), key_parameters(body)
     dynamic = sorted({s.table for s in body.sites if s.dynamic})
-    counters = [f"d{i}" for i in dynamic]
-    lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', 'fill', *counters, *parameters])}):")
+    counters = [_counters(dynamic)] if dynamic else []
+    lines.add("@inlined", f"def key_{body.index}({', '.join(['j', 'p', *counters, *parameters])}):")
     lines.depth += 1
     load_event(lines, body.fields)
     if dynamic:
@@ -114,11 +124,18 @@ def keys_source(body: Body) -> list[str]:
     writer.leave("0")
     lines.depth -= 1
     ends = [f"end{i}" for i in dynamic]
-    lines.add("", "@kernel", f"def keys_{body.index}({', '.join(['pos', 'fill', *ends, *parameters])}):")
+    lines.add("", "@kernel", f"def keys_{body.index}({', '.join(['pos', 'facts', *ends, *parameters])}):")
     lines.depth += 1
-    lines.add(*(f"{c} = 0" for c in counters))
+    lines.add(*(f"d{i}, f{i}, most{i}, before{i} = 0, 0, 0, 0" for i in dynamic))
     lines.add("for j in range(len(pos)):")
     result = ", ".join(counters) or "_"
-    lines.add(f"    {result} = key_{body.index}({', '.join(['j', 'pos[j]', 'fill', *counters, *parameters])})")
-    lines.add(*(f"    end{i}[j] = d{i}" for i in dynamic))
+    lines.add(f"    {result} = key_{body.index}({', '.join(['j', 'pos[j]', *counters, *parameters])})")
+    for i in dynamic:
+        lines.add(f"    end{i}[j] = d{i}", f"    most{i} = max(most{i}, d{i} - before{i})", f"    before{i} = d{i}")
+    for n, i in enumerate(dynamic):
+        lines.add(f"facts[{n * FACTS + FOUND}] = f{i}", f"facts[{n * FACTS + MOST}] = most{i}")
     return lines.text
+
+
+def _counters(dynamic: list[int]) -> str:
+    return ", ".join(f"d{i}, f{i}" for i in dynamic)

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 from mainstem.lang import ir
 from mainstem.lang.context import WORD, Context
-from mainstem.lang.emit import INTERNAL, Body, Lines, TransactionWriter, event_parameters, load_event
+from mainstem.lang.emit import (
+    INTERNAL,
+    Body,
+    Lines,
+    TransactionWriter,
+    event_parameters,
+    index_parameters,
+    load_event,
+    look_up,
+)
 from mainstem.lang.parts import Part
 
 # Set in the code of an abort that may not be the first one of its transaction in program order.
@@ -92,10 +101,9 @@ class VersionWriter(TransactionWriter):
         if site.columns is not None:
             return
         if site.dynamic:
-            keys = ", ".join(k.text for k in s.key)
             place = f"a{s.site}"
             self.lines.add(
-                f"r{s.site} = probe{len(s.key)}(H{site.table}, K{site.table}, {keys})",
+                f"r{s.site} = {look_up([k.text for k in s.key], site.table)}",
                 f"{place} = locate(ref_table, ref_row, q + {len(self.vertex.static)}, end, {place}, "
                 f"{site.table}, r{s.site})",
                 f"r{s.site} = -1 if {place} < 0 else A[{place}]",
@@ -124,7 +132,8 @@ def vertex_parameters(vertex: Vertex, checked: set[int]) -> list[str]:
     noted = vertex.noted(checked)
     for i in sorted({body.sites[s].table for s in vertex.sites}):
         names.append(f"T{i}")
-        names += [f"V{i}"] * (i in noted) + [f"Z{i}"] * (i in deleted) + [f"H{i}", f"K{i}"] * (i in dynamic)
+        names += [f"V{i}"] * (i in noted) + [f"Z{i}"] * (i in deleted)
+        names += index_parameters(i, body.tables_schemas) if i in dynamic else []
     returns = [s for s in ir.walk(vertex.block) if isinstance(s, ir.Return) and s.number]
     for column in dict.fromkeys(c for s in returns for c, _ in s.columns):
         names.append(f"O{body.ids[column]}")

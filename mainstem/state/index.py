@@ -152,6 +152,14 @@ def probe1(slots: np.ndarray, keys: np.ndarray, a: int) -> int:
 
 
 @inlined
+def row_of(direct: np.ndarray, slots: np.ndarray, keys: np.ndarray, a: int) -> int:
+    """The same, by one load where the direct table covers the key."""
+    if 0 <= a < len(direct) and direct[int(a)] > 0:
+        return int(direct[int(a)]) - 1
+    return probe1(slots, keys, a)
+
+
+@inlined
 def probe2(slots: np.ndarray, keys: np.ndarray, a: int, b: int) -> int:
     """Row of a key of two components, or -1."""
     mask = (len(slots) - 1) & _MASK_MAX

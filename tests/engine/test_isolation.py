@@ -35,7 +35,7 @@ def contend(level: str, protocol: str, threads: int, transactions: int, size: in
     done = 0
     for seed in range(RUNS_MAX):
         # On a busy machine threads rarely meet: what was not seen yet gets longer and longer transactions.
-        events = posts(size, work=work * (1 + seed // 10), seed=seed)
+        events = posts(size, work=work << seed // 12, seed=seed)
         result = run(events, level, protocol, threads)
         report = check_history(result.history, level, aborted=level in ("PL3", "PL4"))
         report.raise_if_broken()

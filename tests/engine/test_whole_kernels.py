@@ -146,14 +146,22 @@ class Run:
 
     def locks(self) -> list[np.ndarray]:
         ops, rows = len(self.batch.op_row), self.batch.rows
-        return [self.zeros(ops), self.zeros(2 * rows)]
+        mine = np.concatenate([np.arange(*self.batch.txn_lo[t : t + 2]) for t in self.batch.todo] or [[]]).astype(int)
+        writing = mine[self.batch.op_write[mine] > 0]
+        counts = [np.bincount(self.batch.op_row[o], minlength=rows) for o in (mine, writing)]
+        shared = self.zeros(rows)
+        load("locks", self.jit).find_shared(rows, *counts, shared)
+        return [self.zeros(ops), shared, self.zeros(2 * rows)]
 
     def nolock(self) -> None:
         self.on_all(load("locks", self.jit).nolock_run, *self.call(direct), self.part["todo"], self.code)
 
-    def lock(self) -> None:
+    def lock(self, claim: int = 1) -> None:
         kernels = load("locks", self.jit)
-        self.on_all(kernels.lock_run, *self.call(direct), *self.operations(), *self.locks(), self.code)
+        self.on_all(kernels.lock_run, *self.call(direct), *self.operations(), *self.locks(), claim, self.code)
+
+    def lock_by_four(self) -> None:
+        self.lock(claim=4)
 
     def pat(self, partitions: int = 3) -> None:
         kernels, ops = load("locks", self.jit), len(self.batch.op_row)
@@ -200,7 +208,7 @@ class Packing:
         kernels.pack(batch.todo, self.count, self.total, *out, *scratch, self.bin_weight, self.bin_lo, self.bin_txn)
 
 
-SAFE = ("lock", "pat", "mvlk", "components")
+SAFE = ("lock", "lock_by_four", "pat", "mvlk", "components")
 
 
 def check_equals_serial(strategy: str, batch: Batch, jit: bool, threads: int) -> None:

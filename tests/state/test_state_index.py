@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.jit import plain
-from mainstem.state import KeyIndex, index, probe1, probe2, probe3, probe4
+from mainstem.state import KeyIndex, index, probe1, probe2, probe3, probe4, row_of
 from mainstem.state.mixing import mix
 
 EDGES = [0, 1, -1, 2**16 - 1, 2**16, 2**31, 2**32, -(2**32), 2**63 - 1, -(2**63)]
@@ -101,6 +101,20 @@ def test_probes_find_what_resolve_added(ncomp: int, form: str) -> None:
     for key, row in zip(keys[:300], rows[:300], strict=True):
         assert probe(found.slots, found.keys, *key) == row
     assert probe(found.slots, found.keys, *[12345] * ncomp) == -1
+
+
+@pytest.mark.parametrize("form", ["compiled", "plain"])
+@pytest.mark.parametrize("kind", ["dense", "random", "mixed", "dense, then random"])
+def test_row_of_finds_what_resolve_added_with_and_without_a_direct_table(kind: str, form: str) -> None:
+    look_up = row_of if form == "compiled" else plain(row_of)
+    keys = spread(kind, 3_000)
+    found = KeyIndex(1)
+    rows = found.resolve([keys])
+    assert (len(found.direct) > 0) == (kind == "dense")
+    for key, row in zip(keys[::7].tolist(), rows[::7].tolist(), strict=True):
+        assert look_up(found.direct, found.slots, found.keys, key) == row
+    for key in (-1, 60_000, 2**16, 2**63 - 1):
+        assert look_up(found.direct, found.slots, found.keys, key) == -1
 
 
 def test_colliding_tags_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

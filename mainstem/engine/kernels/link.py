@@ -6,6 +6,16 @@ from typing import Any
 
 from .base import kernel
 
+# What `link` knows about a row so far lies side by side: an operation visits one cache line for it.
+LAST_WRITE = 0  # the last operation that writes
+WRITES = 1
+OPS = 2
+LAST = 3  # the last operation
+FIRST = 4  # its first instance
+ROW_WORDS = 8
+
+MARK = 32  # bits below the mark in `seen`: the number of the row in the batch
+
 
 @kernel
 def number(kind: Any, group_lo: Any, group_fn: Any, seen: Any, fn_lo: Any, fn: Any, ev: Any, fn_txn: Any) -> int:
@@ -87,13 +97,15 @@ def place_listed(
 @kernel
 def link(
     inst_lo: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any, inst_op: Any,
-    mark: int, seen: Any, local: Any, table_lo: Any,
-    bases: Any, row_table: Any, row_at: Any, row_base: Any, row_last: Any, row_writes: Any, row_op: Any, row_first: Any,
+    mark: int, seen: Any, known: Any, table_lo: Any,
+    bases: Any, row_table: Any, row_at: Any, row_base: Any, row_last: Any, row_writes: Any, row_ops: Any,
     txn_lo: Any, op_row: Any, op_write: Any, op_prev: Any, op_writes_before: Any, alias: Any,
 ) -> int:  # fmt: skip
     """One operation per transaction and row. Gives the number of distinct rows; `txn_lo` ends with that of operations.
 
-    `alias[t]` is 1 when two sites of t (or two turns of its loop) meet in one row and one of them may write it.
+    `seen` has a word for each row of all tables: the mark of the batch that met it last, and its number there. `known`
+    is scratch, `ROW_WORDS` for each row of this batch. `alias[t]` is 1 when two sites of t (or two turns of its loop)
+    meet in one row and one of them may write it.
     """
     rows, ops = 0, 0
     for t in range(len(alias)):
@@ -104,39 +116,47 @@ def link(
             if g < 0:
                 inst_op[k] = -1
                 continue
-            if seen[g] != mark:
-                seen[g] = mark
+            word = seen[g]
+            if word >> MARK != mark:
+                word = mark << MARK | rows
+                seen[g] = word
                 i = 0
                 while g >= table_lo[i + 1]:
                     i += 1
-                local[g] = rows
                 row_table[rows] = i
                 row_at[rows] = g - table_lo[i]
                 row_base[rows] = bases[i]
                 bases[i] += 1
-                row_last[rows], row_writes[rows], row_op[rows] = -1, 0, -1
+                at = rows * ROW_WORDS
+                known[at + LAST_WRITE], known[at + WRITES], known[at + OPS], known[at + LAST] = -1, 0, 0, -1
                 rows += 1
-            r = local[g]
-            o = row_op[r]
+            r = word - (mark << MARK)
+            at = r * ROW_WORDS
+            o = known[at + LAST]
             if o >= txn_lo[t]:
                 if op_write[o] == 1 or inst_write[k] == 1:
-                    first = row_first[r]
+                    first = known[at + FIRST]
                     if inst_site[k] != inst_site[first] or inst_turn[k] != inst_turn[first]:
                         twice = 1
                     op_write[o] = 1
             else:
-                row_first[r] = k
                 o = ops
                 ops += 1
-                row_op[r], op_row[o], op_write[o] = o, r, inst_write[k]
-                op_prev[o], op_writes_before[o] = row_last[r], row_writes[r]
+                op_row[o], op_write[o] = r, inst_write[k]
+                op_prev[o], op_writes_before[o] = known[at + LAST_WRITE], known[at + WRITES]
+                known[at + LAST], known[at + FIRST] = o, k
+                known[at + OPS] += 1
             inst_op[k] = o
         for o in range(txn_lo[t], ops):
             if op_write[o] == 1:
-                row_last[op_row[o]] = o
-                row_writes[op_row[o]] += 1
+                at = op_row[o] * ROW_WORDS
+                known[at + LAST_WRITE] = o
+                known[at + WRITES] += 1
         alias[t] = twice
     txn_lo[len(alias)] = ops
+    for r in range(rows):
+        at = r * ROW_WORDS
+        row_last[r], row_writes[r], row_ops[r] = known[at + LAST_WRITE], known[at + WRITES], known[at + OPS]
     return rows
 
 

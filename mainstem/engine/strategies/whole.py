@@ -32,15 +32,23 @@ def run_nolock(work: Work, team: Team) -> None:
 
 def run_lock(work: Work, team: Team) -> None:
     """Ordered two-phase locking with lockAhead."""
-    bound, kernels = work.direct(), load("locks", work.jit)
-    ticket, locks = work.room("ticket", work.batch.ops), work.zeros("lock", 2 * work.batch.rows)
+    bound, kernels, locks = work.direct(), load("locks", work.jit), _locks(work)
+    claim = kernels.choose_claim(work.todo, work.txn_lo, work.op_prev, team.threads)
     team.run(
         lambda w: kernels.lock_run(
-            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, ticket, locks,
+            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *locks, claim,
             work.code, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip
+
+
+def _locks(work: Work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tickets, which rows need a lock, and the locks."""
+    ops, rows = work.batch.ops, work.batch.rows
+    shared = work.room("shared", rows)
+    load("locks", work.jit).find_shared(rows, work.row_ops, work.row_writes, shared)
+    return work.room("ticket", ops), shared, work.zeros("lock", 2 * rows)
 
 
 def run_mvlk(work: Work, team: Team) -> None:
@@ -60,16 +68,16 @@ def run_pat(work: Work, team: Team) -> None:
     """Like `lock`, with a counter for each partition of the rows."""
     bound, kernels = work.direct(), load("locks", work.jit)
     partitions = work.strategy.partitions or PARTITIONS_PER_THREAD * team.threads
-    count, ops, rows = len(work.todo), work.batch.ops, work.batch.rows
+    count, ops = len(work.todo), work.batch.ops
     entries = (work.room("entry lo", count + 1), work.room("entry id", ops), work.room("entry turn", ops))
     scratch = (work.room("next", partitions), work.room("seen", partitions))
     kernels.pat_prepare(work.todo, work.txn_lo, work.op_row, partitions, *entries, *scratch)
     counters = work.zeros("counter", partitions * LINE)
-    ticket, locks = work.room("ticket", ops), work.zeros("lock", 2 * rows)
+    locks = _locks(work)
     team.run(
         lambda w: kernels.pat_run(
             bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *entries, counters,
-            ticket, locks, work.code, work.control, work.clock, w,
+            *locks, work.code, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip
