@@ -19,6 +19,8 @@ intrinsic: Any = _intrinsic
 
 SPINS, YIELDS = 200, 50  # how often a waiting thread looks again at once, and after giving its core away; then sleeps
 SLEEP_MICROSECONDS = 50
+# Of threads that run a batch together: what they wait for takes microseconds, rarely more, and a sleep takes a hundred.
+YIELDS_AT_WORK = 2_000
 
 _sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 _usleep: Any = types.ExternalFunction("usleep", types.int32(types.uint32))
@@ -136,8 +138,19 @@ def ticks(typing_context: Any) -> Any:
 @inlined
 def rest(turn: int) -> int:
     """One turn of waiting: look again soon at first, then give the core away, then sleep. Gives the next turn."""
+    return _rest(turn, YIELDS)
+
+
+@inlined
+def rest_at_work(turn: int) -> int:
+    """The same for threads that will soon have what they wait for: about a millisecond before they sleep."""
+    return _rest(turn, YIELDS_AT_WORK)
+
+
+@inlined
+def _rest(turn: int, yields: int) -> int:
     if turn >= SPINS:
-        if turn < SPINS + YIELDS:
+        if turn < SPINS + yields:
             _sched_yield()
         else:
             _usleep(SLEEP_MICROSECONDS)

@@ -165,7 +165,7 @@ def latency(
 @cli.command()
 def dynamic(
     strategy: Strategies = None,
-    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 40_960,
+    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 204_800,
     steps: Annotated[int, typer.Option(min=1, help="Steps of a phase.")] = 4,
     batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 2_048,
     cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 10.0,

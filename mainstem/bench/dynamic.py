@@ -23,7 +23,7 @@ from mainstem.gate import EventBatch
 @dataclass(frozen=True)
 class Options:
     ways: Sequence[Way] = tuple(WAYS.values())
-    events: int = 40_960  # per phase
+    events: int = 204_800  # per phase
     steps: int = 4  # per phase
     batch: int = 2_048
     cost: float = 10.0

@@ -34,9 +34,9 @@ from mainstem.team import default_threads
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
 START_SECONDS = 8e-6  # of calling the serial kernel
-# Events of a run's first batch that run serially to learn what a transaction costs; starting the kernel takes as long
-# as many cheap ones, so those are sampled in larger pieces.
-SAMPLE_EVENTS = (32, 256, 2_048)
+# Events of a batch that run serially to learn what a transaction costs; starting the kernel takes as long as many cheap
+# ones, so those are sampled in larger pieces.
+SAMPLE_EVENTS = (128, 256, 2_048)
 SAMPLE_SECONDS = 100e-6
 ASK_AGAIN = 32  # batches until figures of the machine, when they are missing, are looked for again
 PARALLEL_UNCOMPILED = False  # tests turn it on
@@ -46,8 +46,11 @@ DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a 
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
 GOOD_ENOUGH = 0.06  # above what no strategy can beat: trying others costs more batches than it could win
 CANDIDATES = 3  # tried per plan, at most
+TRIES_FIRST, TRIES_SHARE = 12, 0.1  # batches that tries may take: at the start, and of all others
+HOPELESS = 0.12  # so much slower than the best: one try is enough
 RIVAL_PLANS = 4  # the best of the others is tried again after so many plans
 GAIN = 0.01  # what a change of strategy must promise
+GAIN_UNSEEN = 0.08  # the same when that strategy has not run in such batches
 
 
 @dataclass
@@ -77,8 +80,9 @@ class AutoExecutor(ParallelExecutor):
         self, program: Program, state: State, *, threads: int | None = None, jit: bool = True, track: bool = False
     ) -> None:
         self._plan: Plan | None = None
-        self._batches = 0
+        self._batches = self._tried = 0
         self._warm: set[str] = set()  # strategies that have run here
+        self._inflation: float | None = None  # time inside functions that run on versions, against `cost`
         self._costs: Costs | None = None
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
@@ -92,7 +96,7 @@ class AutoExecutor(ParallelExecutor):
         if count == 0:
             return super()._execute(arrays, count)
         self._batches += 1
-        first = self._sample(arrays, count) if self._batches == 1 and self._at_once > 1 else 0
+        first = self._sample(arrays, count) if self._at_once > 1 and self._cost_unknown() else 0
         if first == len(arrays["kind"]):
             return Ran("serial", "the batch was just enough to learn what a transaction costs")
         why_serial = self._why_serial(count)
@@ -103,6 +107,13 @@ class AutoExecutor(ParallelExecutor):
         return self._parallel(arrays, count, first)
 
     # -- serial -------------------------------------------------------------------------------------------------
+
+    def _cost_unknown(self) -> bool:
+        """Before the first batch; and before a new plan when versions made the work look like more than it is."""
+        plan = self._plan
+        if plan is None:
+            return self._batches == 1
+        return uses_versions(plan.best) and (plan.age >= REPLAN or self._changed_much(plan))
 
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
         """Runs the first events serially, more of them when they are cheap; gives how many."""
@@ -115,6 +126,7 @@ class AutoExecutor(ParallelExecutor):
             found = min(found, self._timed_serially(arrays, count, done, end))
             done = end
         self.memory.begin_run(found)
+        self._inflation = None
         return done
 
     def _timed_serially(self, arrays: dict[str, Any], count: int, first: int, end: int) -> float:
@@ -215,7 +227,7 @@ class AutoExecutor(ParallelExecutor):
 
     def _to_try(self, plan: Plan, ranked: list[Strategy]) -> list[Strategy]:
         """Candidates that may be the best, as often as it takes; and the closest rival once more from time to time."""
-        if self._good_enough(plan):
+        if self._good_enough(plan) or self._tried > TRIES_FIRST + TRIES_SHARE * self._batches:
             return []
         limit = self._expected(plan, ranked[0]) * (1 + TRIED)
         close = [s for s in ranked if s is not SERIAL and self._expected(plan, s) <= limit]
@@ -242,11 +254,19 @@ class AutoExecutor(ParallelExecutor):
         if plan.queue and self._good_enough(plan):
             plan.queue.clear()
         if plan.queue:
+            self._tried += 1
             return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.about}"
-        best = min((SERIAL, *SAFE), key=lambda s: self._expected(plan, s))
-        if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - GAIN):
-            plan.best = best
+        self._prefer_best(plan)
         return plan.best, self._why(plan.best)
+
+    def _prefer_best(self, plan: Plan) -> None:
+        """Among those that have run in such batches: how good others are is found out by trying them, a few at a time.
+        What was seen in other batches counts when it promises much more."""
+        for new in (False, True):
+            others = [s for s in SAFE if self.memory.knows(s.label) and new == (self.memory.tries(s.label) == 0)]
+            best = min((SERIAL, *others), key=lambda s: self._expected(plan, s))
+            if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - (GAIN_UNSEEN if new else GAIN)):
+                plan.best = best
 
     def _why(self, strategy: Strategy) -> str:
         assert self._plan is not None
@@ -265,22 +285,34 @@ class AutoExecutor(ParallelExecutor):
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
             return
-        batch = plan.properties
+        self._learn_factor(plan, strategy, ran, seconds, operations)
+        self._prefer_best(plan)
+        if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
+            plan.queue = [s for s in plan.queue if s is not strategy]
+
+    def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: int) -> None:
+        batch, label = plan.properties, strategy.label
         transactions = operations * batch.transactions / batch.operations  # of the usual length
-        # Copies of rows are made inside the functions' time, and parts of aborted transactions run in vain or again: as
-        # a measure of the work it is too high then, but never too low.
-        self._learn_useful(ran, transactions, only_less=uses_versions(strategy))
+        self._learn_useful(ran, transactions, uses_versions(strategy))
         work = (self.memory.cost or batch.cost) * transactions
         factor = float(seconds / max(work, 1e-9) / (plan.seconds[label] * batch.operations / batch.work))
         surprising = abs(factor / self.memory.factor(label) - 1) > SURPRISE
         plan.surprises = plan.surprises + 1 if surprising else 0
         self.memory.learn_time(label, factor)
 
-    def _learn_useful(self, ran: Ran, transactions: float, *, only_less: bool = False) -> None:
-        """What the functions took, also when threads ran them."""
+    def _learn_useful(self, ran: Ran, transactions: float, versions: bool = False) -> None:
+        """What the functions took, also when threads ran them.
+
+        On versions, they make copies, and parts of aborted transactions run in vain or again. How much that adds is
+        seen when a sample has just told the cost.
+        """
         seconds = _useful(ran) / max(1.0, transactions)
-        if not only_less or self.memory.cost is None or seconds < self.memory.cost:
+        if not versions or self.memory.cost is None:
             self.memory.learn_cost(seconds)
+        elif self._inflation is None:
+            self._inflation = max(1.0, seconds / self.memory.cost)
+        else:
+            self.memory.learn_cost(seconds / self._inflation)
 
     def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
         cost = max(self.memory.cost or 0.0, 1e-9)

@@ -15,11 +15,14 @@ from mainstem.engine.options import SERIAL
 
 TRIES = 2  # of a candidate, the better one counts; only then its times are averaged
 SURPRISE = 0.3  # relative change of cost or time that matters at once, when it is seen again
+SAMPLED = 0.15  # the same for a sample, which is never noisy for long
 CONFIRMED = 3  # batches in a row that must say so before a cost is believed to have risen that much
 LEARNING = 0.4  # weight of the newest figure in running averages
 BETTER, WORSE = 0.5, 0.25  # the same for news of which only the bad ones may be noise
 REMEMBERED = 0.9  # power of a factor that is left after each plan in which its strategy did not run
 REGIME = 8  # costs and sizes that differ by such a factor are different worlds
+DOUBT = 0.5  # kinds of batches that would say that nothing is off
+UNKNOWN = (1.0, 1.0)  # beside known factors: one strategy that was far off says little about the others
 STEPS = 4  # shares between 0 and 1 that are told apart
 
 
@@ -71,7 +74,7 @@ class Memory:
     def _elsewhere(self) -> dict[str, float]:
         """By label: how far a strategy was off, against the others, in the kinds of batches in which it ran.
 
-        A figure of one kind is half believed in others; what many kinds agree on is no noise, and need not be tried
+        A figure of one kind is mostly believed in others; what many kinds agree on is no noise, and need not be tried
         again and again. Whether the machine was busy hits all strategies alike and says nothing about the next batch.
         """
         found: dict[str, list[float]] = {}
@@ -80,7 +83,7 @@ class Memory:
             usual = statistics.median(ran.values()) if ran else 1.0
             for label, factor in ran.items():
                 found.setdefault(label, []).append(math.log(factor / usual))
-        return {label: math.exp(sum(offs) / (len(offs) + 1)) for label, offs in found.items()}
+        return {label: math.exp(sum(offs) / (len(offs) + DOUBT)) for label, offs in found.items()}
 
     def learn_cost(self, seconds: float) -> None:
         if self.cost is None:
@@ -97,7 +100,7 @@ class Memory:
 
     def begin_run(self, sampled: float) -> None:
         """Other data may cost something else: what a new run says first is right, within what a sample can tell."""
-        if self.cost is None or abs(sampled - self.cost) > SURPRISE * self.cost:
+        if self.cost is None or abs(sampled - self.cost) > SAMPLED * self.cost:
             self.cost = sampled
         self._risen.clear()
 
@@ -117,9 +120,12 @@ class Memory:
 
     def _usual_factor(self) -> float:
         if self._usual is None:
-            known = [known.factor for known in self.strategies.values()]
-            self._usual = statistics.median(known) if known else 1.0
+            self._usual = statistics.median([*UNKNOWN, *(known.factor for known in self.strategies.values())])
         return self._usual
+
+    def knows(self, label: str) -> bool:
+        """Whether it has run, in batches like these or others."""
+        return label in self.strategies
 
     def tries(self, label: str) -> int:
         return self.strategies[label].tries if label in self.strategies else 0

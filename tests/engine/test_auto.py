@@ -12,6 +12,8 @@ from mainstem.apps import grep_sum, ledger
 from mainstem.engine import auto, calibrate
 from mainstem.engine.model import Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
+from mainstem.engine.result import Breakdown, Ran
+from mainstem.state import State
 from mainstem.testing import generate_case
 
 FIGURES = {s.label: (1e-6, 1e-9) for s in SAFE}
@@ -28,6 +30,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "default_threads", lambda: 2)  # also on a machine with one core
     monkeypatch.setattr(auto, "TRIED", 1e9)  # every strategy is worth a try
     monkeypatch.setattr(auto, "CANDIDATES", len(SAFE))
+    monkeypatch.setattr(auto, "TRIES_FIRST", 10**9)
     monkeypatch.setattr(auto, "GOOD_ENOUGH", -1.0)
 
 
@@ -134,4 +137,66 @@ def test_the_model_weighs_conflicts_and_aborts() -> None:
     assert seconds(components, heaviest=0.9) > seconds(graph, heaviest=0.9)
     assert seconds(Strategy("lock"), near=0.5) > seconds(Strategy("lock"))
     assert seconds(graph, aborts=0.5) > seconds(components, aborts=0.5)
-    assert seconds(graph, aborts=0.5, split=0.0) == seconds(graph)
+    assert seconds(graph, aborts=0.5, split=0.0) == seconds(graph, split=0.0) < seconds(graph)
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> auto.AutoExecutor:
+    """Serial is the plan, and all strategies are predicted to take as long; nothing is known about them."""
+    monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "default_threads", lambda: 2)
+    program = grep_sum.app.program
+    state = State({table.name: table for table in program.tables})
+    executor = auto.AutoExecutor(program, state, threads=2, jit=False)
+    batch = properties(**changes)
+    executor.memory.begin_plan(batch)
+    executor.memory.cost = batch.cost
+    per_operation = batch.work / batch.operations
+    executor._plan = auto.Plan(SERIAL, batch, {s.label: per_operation for s in (SERIAL, *SAFE)}, 0.0, [])
+    executor._warm.update(s.label for s in SAFE)
+    return executor
+
+
+def learn(executor: auto.AutoExecutor, strategy: Strategy, share: float) -> None:
+    """A batch took that share of the time of the serial run."""
+    assert executor._plan is not None
+    batch = executor._plan.properties
+    ran = Ran(strategy.label, "", 2, Breakdown(batch.work, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
+    executor._learn(strategy, ran, share * batch.work, batch.operations)
+
+
+def test_a_try_that_beats_the_serial_run_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = planned(monkeypatch)
+    assert executor._stays_serial()
+    learn(executor, Strategy("lock"), 0.5)
+    assert not executor._stays_serial()
+    assert executor._plan is not None and executor._plan.best == Strategy("lock")
+
+
+def test_what_is_much_slower_is_tried_once_and_what_never_ran_is_not_taken_for_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor, slow = planned(monkeypatch), Strategy("tpg", explore="bfs")
+    plan = executor._plan
+    assert plan is not None
+    plan.queue = [slow, slow, Strategy("pat")]
+    learn(executor, Strategy("lock"), 0.6)
+    learn(executor, slow, 0.9)
+    assert plan.queue == [Strategy("pat")] and plan.best == Strategy("lock")
+    for _ in range(20):
+        learn(executor, Strategy("lock"), 0.85)  # worse than it was, and than all others are predicted to be
+    plan.queue = []
+    executor._prefer_best(plan)
+    assert plan.best in (Strategy("lock"), slow)
+
+
+def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor, graph = planned(monkeypatch), Strategy("tpg", explore="ns")
+    assert executor._plan is not None
+    cost = executor.memory.cost
+    for useful in (1.4, 1.4, 1.4):
+        batch = executor._plan.properties
+        ran = Ran(graph.label, "", 2, Breakdown(useful * batch.work, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
+        executor._learn(graph, ran, 0.6 * batch.work, batch.operations)
+    assert executor.memory.cost == pytest.approx(cost)
+    executor._plan.best, executor._plan.age = graph, auto.REPLAN
+    assert executor._cost_unknown()  # before a new plan, a sample tells

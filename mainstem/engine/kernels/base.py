@@ -19,9 +19,9 @@ from mainstem.atomics import (
     inlined,
     intrinsic,
     prefetch,
-    rest,
     ticks,
 )
+from mainstem.atomics import rest_at_work as rest
 from mainstem.jit import compile_kernel
 
 __all__ = [
