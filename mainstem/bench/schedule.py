@@ -30,6 +30,7 @@ TRIAL_TURNS, HEAT_TURNS = 2, 2
 HOPELESS = 5.0  # times slower than the best
 CLOSE = 1.15  # times slower than the best, at most, gets into the finals
 FINALISTS = 5
+FINAL_SECONDS, TURNS_MOST = 0.5, 32  # of the finals: turns until so long has passed, if runs are short
 SETTLE_BATCHES = 32  # at most, for `auto` to get used to a point
 
 # What the project promises on two threads.
@@ -201,7 +202,7 @@ def measure(point: Point, options: Options) -> Measured:
     serious = [label for label in runners if label in (AUTO, SERIAL) or _rank(trial, label) <= HOPELESS]
     _settle(runners[AUTO], batches)
     heats = _stage(runners, serious, batches, HEAT_TURNS)
-    finals = _stage(runners, _finalists(heats), batches, options.repeats)
+    finals = _stage(runners, _finalists(heats), batches, _turns(heats, options.repeats))
 
     figures = {label: _joined(heats.get(label) or trial[label], finals.get(label)) for label in runners}
     stages = [figure for stage in (trial, heats, finals) for figure in stage.values()]
@@ -248,6 +249,12 @@ def _finalists(heats: dict[str, Figure]) -> list[str]:
     fixed = sorted((name for name in heats if name not in (AUTO, NOLOCK)), key=lambda name: _rank(heats, name))
     close = [name for name in fixed if _rank(heats, name) <= CLOSE]
     return list(dict.fromkeys([*(close or fixed[:1])[:FINALISTS], SERIAL, AUTO]))
+
+
+def _turns(heats: dict[str, Figure], repeats: int) -> int:
+    """Short runs take more turns: a few milliseconds say little."""
+    shortest = min(watch.seconds for figure in heats.values() for watch in figure.times)
+    return max(repeats, min(TURNS_MOST, int(FINAL_SECONDS / shortest)))
 
 
 def _joined(figure: Figure, more: Figure | None) -> Figure:

@@ -11,9 +11,9 @@ BARRIER_SECONDS = 2e-6  # of all threads meeting, per stratum
 SETTLE_SECONDS = 2e-6  # of stopping all threads and repairing the graph, per abort
 # What threads lose to each other while they work, beside waiting for data: cold caches, uneven shares. A start only:
 # experience with the program at hand corrects it.
-LOSSES = {"lock": 1.02, "pat": 1.025, "mvlk": 1.03, "components": 1.04, "chains": 1.07}
-EXPLORE_LOSSES = {"bfs": 1.07, "ns": 1.05, "dfs": 1.07}
-GROUP_LOSSES = {"bfs": 1.06, "ns": 1.04, "dfs": 1.25}
+LOSSES = {"lock": 1.02, "pat": 1.025, "mvlk": 1.03, "components": 1.04, "chains": 1.1}
+EXPLORE_LOSSES = {"bfs": 1.1, "ns": 1.05, "dfs": 1.11}
+GROUP_LOSSES = {"bfs": 1.08, "ns": 1.08, "dfs": 1.25}
 # Of the writes of the hottest row: how many an abort takes with it, because they have run when it is found. Who takes
 # the earliest vertex first has run next to nothing behind it.
 FOLLOWERS = {"ns": 0.0, "dfs": 0.05, "bfs": 0.1}
