@@ -136,6 +136,7 @@ class FakeRunner:
 def test_stages_spend_their_turns_where_it_is_decided(monkeypatch):
     calls: dict[str, list[int]] = {}
     monkeypatch.setattr(schedule, "Runner", lambda app, way, threads: FakeRunner(calls, way))
+    monkeypatch.setattr(schedule, "FINAL_SECONDS", 0.0)
     point = Point("TP", cost=0.0, batch=2_000)
     options = Options([], [WAYS[label] for label in US], seconds=0.003, repeats=3)
     found = schedule.measure(point, options)
@@ -152,6 +153,13 @@ def test_stages_spend_their_turns_where_it_is_decided(monkeypatch):
     assert found.loss("lock") == pytest.approx(1 - 10 / 21)
     assert (found.disagreements, found.nolock_differs) == ([], True)
     assert str(found.choice) == "components"
+
+
+def test_short_runs_take_more_turns():
+    def heats(seconds: float) -> dict[str, Figure]:
+        return {"lock": Figure("lock", 1, [Stopwatch(2.0)], []), "auto": Figure("auto", 1, [Stopwatch(seconds)], [])}
+
+    assert [schedule._turns(heats(seconds), 4) for seconds in (1.0, 0.05, 0.001)] == [4, 10, schedule.TURNS_MOST]
 
 
 def measured(point: Point, auto: float, serial: float, best: float) -> Measured:
