@@ -46,7 +46,8 @@ DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a 
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
 GOOD_ENOUGH = 0.06  # above what no strategy can beat: trying others costs more batches than it could win
 CANDIDATES = 3  # tried per plan, at most
-TRIES_FIRST, TRIES_SHARE = 12, 0.1  # batches that tries may take: at the start, and of all others
+# Batches that tries may take: at the start, and of all others. More only where the plan looks hopeless.
+TRIES_FIRST, TRIES_SHARE = 12, 0.1
 HOPELESS = 0.12  # so much slower than the best: one try is enough
 RIVAL_PLANS = 4  # the best of the others is tried again after so many plans
 GAIN = 0.01  # what a change of strategy must promise
@@ -222,14 +223,18 @@ class AutoExecutor(ParallelExecutor):
         plan = Plan(SERIAL, found, seconds, least / found.operations, [])
         ranked = sorted(predicted, key=lambda s: self._expected(plan, s))
         plan.best = ranked[0] if self._plan is None else self._plan.best
+        self._prefer_best(plan)
         plan.queue = self._to_try(plan, ranked)
         return plan
 
     def _to_try(self, plan: Plan, ranked: list[Strategy]) -> list[Strategy]:
         """Candidates that may be the best, as often as it takes; and the closest rival once more from time to time."""
-        if self._good_enough(plan) or self._tried > TRIES_FIRST + TRIES_SHARE * self._batches:
+        least = self._expected(plan, ranked[0])
+        promising = least < self._expected(plan, plan.best) * (1 - HOPELESS)
+        enough = self._tried > TRIES_FIRST + TRIES_SHARE * self._batches
+        if self._good_enough(plan) or (enough and not promising):
             return []
-        limit = self._expected(plan, ranked[0]) * (1 + TRIED)
+        limit = least * (1 + TRIED)
         close = [s for s in ranked if s is not SERIAL and self._expected(plan, s) <= limit]
         new = [s for s in close if self.memory.tries(s.label) < TRIES][:CANDIDATES]
         if new:
@@ -256,7 +261,6 @@ class AutoExecutor(ParallelExecutor):
         if plan.queue:
             self._tried += 1
             return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.about}"
-        self._prefer_best(plan)
         return plan.best, self._why(plan.best)
 
     def _prefer_best(self, plan: Plan) -> None:
@@ -285,8 +289,10 @@ class AutoExecutor(ParallelExecutor):
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
             return
+        before = self._expected(plan, strategy)
         self._learn_factor(plan, strategy, ran, seconds, operations)
-        self._prefer_best(plan)
+        if strategy is not plan.best or self._expected(plan, strategy) > before:
+            self._prefer_best(plan)
         if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
             plan.queue = [s for s in plan.queue if s is not strategy]
 
