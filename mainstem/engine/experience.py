@@ -15,7 +15,7 @@ from mainstem.engine.options import SERIAL
 
 TRIES = 2  # of a candidate, the better one counts; only then its times are averaged
 SURPRISE = 0.3  # relative change of cost or time that matters at once, when it is seen again
-SAMPLED = 0.15  # the same for a sample, which is never noisy for long
+SAMPLED = 0.15  # the same for a sample of events that ran serially: what threads lose to each other is not in it
 CONFIRMED = 3  # batches in a row that must say so before a cost is believed to have risen that much
 LEARNING = 0.4  # weight of the newest figure in running averages
 BETTER, WORSE = 0.5, 0.25  # the same for news of which only the bad ones may be noise
