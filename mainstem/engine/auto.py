@@ -188,7 +188,7 @@ class AutoExecutor(ParallelExecutor):
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
         first = self._transactions_before(arrays, first_event)
         start = time.perf_counter()
-        batch = self.layout.batch(arrays, count, self.operations.scratch, first)
+        batch = self.lay_out(arrays, count, first)
         if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, batch):
             self._plan = self._make_plan(batch, arrays, first)
             start = time.perf_counter()  # planning is not the strategy's fault

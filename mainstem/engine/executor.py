@@ -22,6 +22,7 @@ from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.gate.batch import fresh
 from mainstem.lang import Program
+from mainstem.lang.serial import END, EVENTS, FIRST, TRANSACTION
 from mainstem.state import State
 
 _CODE = np.dtype(np.int16)
@@ -100,7 +101,8 @@ class Executor:
         if self.changes is not None:
             outputs = outputs.append_column(CHANGES_FIELD, self.changes.take(arrays["code"] == 0))
         aborted = verdicts.aborted
-        seconds = (keyed - start, ran - keyed, time.perf_counter() - ran)
+        listing = self.operations.listing
+        seconds = (keyed - start + listing, ran - keyed - listing, time.perf_counter() - ran)
         stats = BatchStats(
             len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown,
             how.retries,
@@ -114,13 +116,26 @@ class Executor:
 
     def _run_serially(self, arrays: dict[str, Any], first: int, end: int) -> None:
         """Runs some events of the batch, those before `first` having run."""
-        begin = arrays["begin"] = np.zeros(3 + len(self.program.events), np.int64)
-        begin[1] = end
+        begin = arrays["begin"] = np.zeros(EVENTS + len(self.program.events), np.int64)
+        begin[END] = end
         if first > 0:
-            begin[0] = first
-            begin[3:] = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
-            begin[2] = begin[3:] @ self._functions_of_kind
+            begin[FIRST] = first
+            begin[EVENTS:] = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
+            begin[TRANSACTION] = begin[EVENTS:] @ self._functions_of_kind
         self._serial_kernel(*self._serial_arguments(arrays))
+        if begin[FIRST] < end:  # it met a new key, or more keys than ever before
+            if not self.list_keys(arrays):
+                raise _unresolved()
+            self._serial_kernel(*self._serial_arguments(arrays))
+            if begin[FIRST] < end:
+                raise _unresolved()
+
+    def list_keys(self, arrays: dict[str, Any]) -> bool:
+        """Has all rows that transactions of the batch may reach, and room to note them; False when it had before."""
+        if not self.operations.list_keys(arrays):
+            return False
+        self._add_marks(arrays)
+        return True
 
     def _result_arrays(self, count: int, arrays: dict[str, Any]) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
         arrays["code"] = fresh(count, _CODE)
@@ -139,11 +154,16 @@ class Executor:
         self._mark += 1
         arrays["mark"] = self._mark if self.track else 0
         arrays["changed"] = self._changed = np.zeros(max(1, len(self.program.tables)), np.int64)
+        self._add_marks(arrays)
+
+    def _add_marks(self, arrays: dict[str, Any]) -> None:
         for i, table in enumerate(self.operations.tables):
             if self.track and len(self._marks[i]) < len(table.rows):
                 grown = np.zeros(len(table.rows), np.int64)
                 grown[: len(self._marks[i])] = self._marks[i]
-                self._marks[i], self._lists[i] = grown, np.zeros(len(table.rows), np.int64)
+                listed = np.zeros(len(table.rows), np.int64)
+                listed[: len(self._lists[i])] = self._lists[i]
+                self._marks[i], self._lists[i] = grown, listed
             mark_name, list_name = self._tracking_names[i]
             arrays[mark_name], arrays[list_name] = self._marks[i], self._lists[i]
 
@@ -161,11 +181,15 @@ class Executor:
 def _judged(code: np.ndarray) -> Verdicts:
     verdicts = Verdicts(code)
     if verdicts.broken:
-        raise MainstemError(
-            "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
-            "run with engine='oracle' and report the function"
-        )
+        raise _unresolved()
     return verdicts
+
+
+def _unresolved() -> MainstemError:
+    return MainstemError(
+        "a transaction reached a row that was not resolved before: this is a bug in Mainstem; "
+        "run with engine='oracle' and report the function"
+    )
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ class IsolatedExecutor(AutoExecutor):
 
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
         first = self._transactions_before(arrays, first_event)
-        batch = self.layout.batch(arrays, count, self.operations.scratch, first)
+        batch = self.lay_out(arrays, count, first)
         if any(level.protocol == "auto" and not level.in_order for level in self._levels):
             self._look(batch, arrays, first)
         strategy, why = self._strategy()

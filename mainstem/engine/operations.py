@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,12 +30,16 @@ class Operations:
         self.scratch = Scratch()
         self.undo = [np.zeros(0, t.row_dtype) for t in program.tables]
         self.undo_rows = [np.zeros(0, np.int64) for _ in program.tables]
-        self.room = [0] * len(program.tables)  # records of each table that one transaction may have to save
         self._kinds = kind_plans(program, state)
         self._functions = function_plans(program, functions)
+        fixed = [plan.fixed_room for plan in self._functions]
+        self._fixed_room = [max((room[i] for room in fixed), default=0) for i in range(len(self.tables))]
+        self.room = self._fixed_room  # records of each table that one transaction may have to save
         self._slices = [
             None if f.slice is None else KeySlice(f.slice, self.tables, self.scratch) for f in self._functions
         ]
+        self._waiting: list[int] = []  # functions whose keys are not listed yet
+        self.listing = 0.0  # seconds that listing keys took, since the batch was built
         self._in_place = [InPlace(plan.fields) for plan in self._kinds]
         self._tables = [TablePlan.of(number) for number in range(len(self.tables))]
         self._constant = {"S": self.strings} | {f"Z{i}": table.default_row for i, table in enumerate(self.tables)}
@@ -44,6 +49,8 @@ class Operations:
         return pool.intern_one(value)
 
     def build(self, batch: EventBatch) -> dict[str, Any]:
+        """All that the serial kernel needs, most of the time: keys that vary in loops it looks up by itself, and asks
+        for `list_keys` where one is new. Other strategies need that from the start."""
         arrays: dict[str, Any] = self._constant.copy()
         arrays["kind"] = frozen(batch.kind)
         for plan in self._kinds:
@@ -52,15 +59,32 @@ class Operations:
                 arrays.update(plan.empty)
             else:
                 self._columns(batch, plan, found, arrays)
-        self.room = room = self._resolve(batch, arrays)
+        self.listing = 0.0
+        self._resolve(batch, arrays)
+        self._add_tables(arrays)
+        return arrays
+
+    def list_keys(self, arrays: dict[str, Any]) -> bool:
+        """Adds the rows of keys that vary in loops, of all events of the batch; False when it was done before."""
+        if not self._waiting:
+            return False
+        start = time.perf_counter()
+        for function in self._waiting:
+            self._run_slice(function, arrays)
+        self._waiting = []
+        self._add_tables(arrays)
+        self.listing += time.perf_counter() - start
+        return True
+
+    def _add_tables(self, arrays: dict[str, Any]) -> None:
+        """The arrays of tables, with room for all rows that are known."""
         for i, (table, names) in enumerate(zip(self.tables, self._tables, strict=True)):
             table.reserve()
-            self._reserve_undo(i, room[i])
+            self._reserve_undo(i, self.room[i])
             arrays[names.rows] = table.rows
             index = table.index
             arrays[names.direct], arrays[names.slots], arrays[names.keys] = index.direct, index.slots, index.keys
             arrays[names.undo], arrays[names.undo_rows] = self.undo[i], self.undo_rows[i]
-        return arrays
 
     def key_values(self, batch: EventBatch, function: int) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """Computed keys of a function's static sites, as codes and numbers: by `R{function}_{site}`, part by part, and
@@ -87,19 +111,26 @@ class Operations:
     def _timestamps(self, batch: EventBatch, kind: int) -> np.ndarray:
         return batch.ts if len(self.program.events) == 1 else batch.ts[batch.kind == kind]
 
-    def _resolve(self, batch: EventBatch, arrays: dict[str, Any]) -> list[int]:
-        """Row numbers of every site; how many records one transaction may have to save per table."""
-        room = [0] * len(self.tables)
+    def _resolve(self, batch: EventBatch, arrays: dict[str, Any]) -> None:
+        """Row numbers of every site, but for those of functions whose keys vary in loops."""
+        self.room = self._fixed_room.copy()
+        self._waiting = []
         dense = [found is None or found.dense for found in batch.columns]
-        for function, slice_ in zip(self._functions, self._slices, strict=True):
-            dynamic = {} if slice_ is None else slice_.resolve(arrays)
+        for number, function in enumerate(self._functions):
+            if function.slice is not None and function.slice.can_wait:
+                self._waiting.append(number)
+            elif function.slice is not None:
+                self._run_slice(number, arrays)
             for plan in function.plain:
                 rows = self._plain_rows(plan, dense[plan.kind], arrays)
                 for target in plan.targets:
                     arrays[target] = rows
-            for i, fixed in enumerate(function.fixed_room):
-                room[i] = max(room[i], fixed + dynamic.get(i, 0))
-        return room
+
+    def _run_slice(self, function: int, arrays: dict[str, Any]) -> None:
+        slice_, fixed = self._slices[function], self._functions[function].fixed_room
+        assert slice_ is not None
+        for table, most in slice_.resolve(arrays).items():
+            self.room[table] = max(self.room[table], fixed[table] + most)
 
     def _plain_rows(self, plan: PlainPlan, dense: bool, arrays: dict[str, Any]) -> np.ndarray:
         pos = arrays[plan.pos]

@@ -49,15 +49,21 @@ class ParallelExecutor(Executor):
             return super()._execute(arrays, count)
         return self.run_with(self.strategy, arrays, count)
 
+    def lay_out(self, arrays: dict[str, Any], count: int, first: int) -> Batch:
+        """The operations of the transactions from `first` on."""
+        self.list_keys(arrays)
+        return self.layout.batch(arrays, count, self.operations.scratch, first)
+
     def run_with(
         self, strategy: Strategy, arrays: dict[str, Any], count: int, first: int = 0, why: str = "",
         batch: Batch | None = None,
     ) -> Ran:  # fmt: skip
         """Runs the transactions from `first` on with a strategy; those before have run in place."""
+        self.list_keys(arrays)
         clock = _Clock(self.jit)
         scratch = self.operations.scratch
         if batch is None:
-            batch = self.layout.batch(arrays, count, scratch, first)
+            batch = self.lay_out(arrays, count, first)
         own = {**arrays, **self._own_arrays(self.threads + len(strategy.groups))}
         code = scratch.array("code", count, np.int64)
         arrays["ret"][first:] = 0

@@ -83,6 +83,11 @@ class SlicePlan:
     singles: tuple[SingleKeyPlan, ...]
     turns: tuple[tuple[int, str], ...]  # places and names of turns of key loops
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether the serial kernel finds these keys by itself, as it does in loops."""
+        return not self.singles
+
 
 @dataclass(frozen=True)
 class FunctionPlan:

@@ -56,6 +56,7 @@ class EventBatch:
 _identity_cache = np.arange(65_536, dtype=np.int64)
 _identity_cache.flags.writeable = False
 _kind_cache: dict[int, np.ndarray] = {}
+_SMALL_BYTES = 2**15  # less than what `malloc` maps anew each time
 
 
 def identity(length: int) -> np.ndarray:
@@ -84,9 +85,11 @@ def constant_kind(kind: int, length: int) -> np.ndarray:
 
 
 def fresh(count: int, dtype: Any) -> np.ndarray:
-    """An array of undefined content for results. Arrow's allocator keeps freed memory, where NumPy's gives it back, and
-    touching new pages costs more than most kernels."""
+    """An array of undefined content for results. Arrow's allocator keeps freed memory, where NumPy's gives large arrays
+    back, and touching new pages costs more than most kernels."""
     kind = np.dtype(dtype)
+    if count * kind.itemsize < _SMALL_BYTES:
+        return np.empty(count, kind)
     return np.frombuffer(pa.allocate_buffer(count * kind.itemsize), kind, count)
 
 

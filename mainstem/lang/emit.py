@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from mainstem.lang import ir
 from mainstem.schema import TableSchema, Type
 
-# No transaction of a correct program gives this code: a row that the key slice did not resolve.
+# What a transaction gives that met a key without a row, or more rows than it has room to save. In the serial kernel, it
+# runs once more after the key slices have; elsewhere these ran before, and no transaction gives this code.
 INTERNAL = 65535
 
 
@@ -72,6 +73,16 @@ class Body:
     def undone(self) -> list[int]:
         """Tables whose records the caller copies back after an abort."""
         return [i for i in self.written if not self.kept_in_locals(i)]
+
+    @property
+    def unbounded(self) -> list[int]:
+        """Tables of which it may write more rows than it has sites."""
+        return sorted({s.table for s in self.sites if s.writes and s.dynamic})
+
+    @property
+    def computes_keys(self) -> bool:
+        """Whether it may give `INTERNAL`."""
+        return any(s.columns is None for s in self.sites)
 
     @property
     def columns(self) -> list[str]:
@@ -194,7 +205,7 @@ class TransactionWriter(Writer):
 
     def __init__(self, lines: Lines, body: Body) -> None:
         super().__init__(lines)
-        self.body, self.undone = body, body.undone
+        self.body, self.undone, self.unbounded = body, body.undone, body.unbounded
 
     def leave(self, code: str) -> None:
         counts = [f"u{i}" for i in self.body.written] or ["0"]
@@ -239,7 +250,10 @@ class TransactionWriter(Writer):
                 self.lines.add(f"w{s.site} = {seen}")
         else:
             self.lines.add(f"r{s.site} = R{s.site}[j]")
-        self.lines.add(f"if r{s.site} < 0:")
+        self._leave_if(f"r{s.site} < 0")
+
+    def _leave_if(self, condition: str) -> None:
+        self.lines.add(f"if {condition}:")
         self.lines.depth += 1
         self.leave(str(INTERNAL))
         self.lines.depth -= 1
@@ -248,6 +262,10 @@ class TransactionWriter(Writer):
         """Notes the row once per site, with its record; one record twice is harmless, because undo runs backwards."""
         table = self._site(site).table
         self.lines.add(f"if not w{site}:")
+        if table in self.unbounded:
+            self.lines.depth += 1
+            self._leave_if(f"u{table} >= len(V{table})")
+            self.lines.depth -= 1
         if table in self.undone:
             self.lines.add(f"    U{table}[u{table}] = T{table}[r{site}]")
         self.lines.add(

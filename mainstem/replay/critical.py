@@ -63,6 +63,7 @@ class Accesses:
 
     def _laid_out(self, batch: EventBatch, transactions: int) -> Batch:
         arrays = self._operations.build(batch)
+        self._operations.list_keys(arrays)
         return self._layout.batch(arrays, transactions, self._operations.scratch)
 
 

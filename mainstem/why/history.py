@@ -66,6 +66,7 @@ def linked(executor: Executor, batch: EventBatch, committed: np.ndarray, look_ba
     """
     with np.errstate(all="ignore"):  # as the executor does for uncompiled kernels
         arrays = executor.operations.build(batch)
+        executor.operations.list_keys(arrays)
     ends = np.cumsum(np.array([len(group) for group in executor.program.per_kind])[batch.kind])
     compiled = executor.jit and len(batch) > PLAIN_EVENTS
     layout = Layout(executor.program, executor.operations.tables, compiled)
