@@ -29,13 +29,17 @@ def run(events: pa.Table, level: str, protocol: str, threads: int, **options: An
     return app.run(events, isolation=level, protocol=protocol, threads=threads, history=True, **options)
 
 
+def grown(work: int, turn: int) -> int:
+    """On a busy machine threads rarely meet: what was not seen yet gets longer and longer transactions."""
+    return work << turn // 12
+
+
 def contend(level: str, protocol: str, threads: int, transactions: int, size: int, work: int = WORK) -> None:
     """Runs and checks; at PL4 also against the serial run."""
     counts: Counter[str] = Counter()
     done = 0
     for seed in range(RUNS_MAX):
-        # On a busy machine threads rarely meet: what was not seen yet gets longer and longer transactions.
-        events = posts(size, work=work << seed // 12, seed=seed)
+        events = posts(size, work=grown(work, seed), seed=seed)
         result = run(events, level, protocol, threads)
         report = check_history(result.history, level, aborted=level in ("PL3", "PL4"))
         report.raise_if_broken()
@@ -89,7 +93,7 @@ def test_dirty_reads_show_in_outputs(protocol: str) -> None:
     """What the recorder says about PL1 is true: committed transactions return values that nobody ever installed."""
     seen: set[str] = set()
     for seed in range(RUNS_MAX):
-        events = posts(RUN, work=WORK, seed=seed)
+        events = posts(RUN, work=grown(WORK, seed), seed=seed)
         outputs = run(events, "PL1", protocol, 2).outputs
         late, value = outputs["late"].to_pylist(), events["value"].to_pylist()  # null where aborted
         of = {v: i for i, v in enumerate(value)}
