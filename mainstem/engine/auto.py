@@ -186,23 +186,21 @@ class AutoExecutor(ParallelExecutor):
         return True
 
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
-        first = self._transactions_before(arrays, first_event)
         start = time.perf_counter()
-        batch = self.lay_out(arrays, count, first)
+        laid = self.lay_out(arrays, count, first_event)
+        batch, first = laid.batch, laid.first
         if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, batch):
+            laying_out = time.perf_counter() - start
             self._plan = self._make_plan(batch, arrays, first)
-            start = time.perf_counter()  # planning is not the strategy's fault
+            start = time.perf_counter() - laying_out  # planning is not the strategy's fault
         self._plan.age += 1
         strategy, why = self._next(self._plan)
         if strategy is SERIAL:
-            return self._serial(arrays, count, first_event, why)
-        ran = self.run_with(strategy, arrays, count, first, why, batch)
-        self._learn(strategy, ran, time.perf_counter() - start, batch.ops)
+            return self._serial(arrays, count, laid.first_event, why)
+        ran = self.run_with(strategy, arrays, count, first_event, why, laid)
+        self._learn(strategy, ran, time.perf_counter() - start, batch.ops * laid.inflation)
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
-
-    def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
-        return int(self._functions_of_kind[arrays["kind"][:event]].sum())
 
     def _changed_much(self, plan: Plan, batch: Batch | None = None) -> bool:
         cost = self.memory.cost or plan.properties.cost
@@ -277,7 +275,7 @@ class AutoExecutor(ParallelExecutor):
         gain = self._expected(self._plan, SERIAL) / self._expected(self._plan, strategy)
         return f"{gain:.2f} × serial expected; {self._plan.about}"
 
-    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: int) -> None:
+    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         """Corrects the prediction of this strategy, and what is known about the program.
 
         What counts is the time against the work that was in the batch: transactions of one batch may be longer than
@@ -296,7 +294,7 @@ class AutoExecutor(ParallelExecutor):
         if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
             plan.queue = [s for s in plan.queue if s is not strategy]
 
-    def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: int) -> None:
+    def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         batch, label = plan.properties, strategy.label
         transactions = operations * batch.transactions / batch.operations  # of the usual length
         self._learn_useful(ran, transactions, uses_versions(strategy))

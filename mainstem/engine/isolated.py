@@ -59,13 +59,12 @@ class IsolatedExecutor(AutoExecutor):
         return None if why is None else f"{why}; event order is right at every level"
 
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
-        first = self._transactions_before(arrays, first_event)
-        batch = self.lay_out(arrays, count, first)
+        laid = self.lay_out(arrays, count, first_event)
         if any(level.protocol == "auto" and not level.in_order for level in self._levels):
-            self._look(batch, arrays, first)
+            self._look(laid.batch, arrays, laid.first)
         strategy, why = self._strategy()
-        ran = self.run_with(strategy, arrays, count, first, why, batch)
-        self._learn_useful(ran, count - first)
+        ran = self.run_with(strategy, arrays, count, first_event, why, laid)
+        self._learn_useful(ran, laid.ahead + count - laid.first)
         return ran
 
     def _look(self, batch: Batch, arrays: dict[str, Any], first: int) -> None:

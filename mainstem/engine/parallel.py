@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mainstem.engine.ahead import HeadStart, Laid
 from mainstem.engine.entry import EntryPoint
 from mainstem.engine.executor import Executor
 from mainstem.engine.kernels import load
@@ -19,7 +20,7 @@ from mainstem.engine.strategies import run_works, split, uses_parts, uses_versio
 from mainstem.engine.work import Work
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.team import default_threads
+from mainstem.team import default_threads, team
 
 
 class ParallelExecutor(Executor):
@@ -35,6 +36,7 @@ class ParallelExecutor(Executor):
         self.versioned = EntryPoint("versioned", program.versioned, jit)
         self.weight = np.ones(max(1, len(program.functions)))  # what a transaction of each function costs, relatively
         self._layout: Layout | None = None
+        self._head_start = HeadStart()
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 
@@ -49,21 +51,50 @@ class ParallelExecutor(Executor):
             return super()._execute(arrays, count)
         return self.run_with(self.strategy, arrays, count)
 
-    def lay_out(self, arrays: dict[str, Any], count: int, first: int) -> Batch:
-        """The operations of the transactions from `first` on."""
+    def lay_out(self, arrays: dict[str, Any], count: int, first_event: int = 0) -> Laid:
+        """Operations of the events from `first_event` on, those before having run; the next ones run meanwhile."""
         self.list_keys(arrays)
-        return self.layout.batch(arrays, count, self.operations.scratch, first)
+        before, end = self._transactions_before(arrays, first_event), first_event
+        if self._may_run_ahead:
+            end += self._head_start.events(len(arrays["kind"]) - first_event, count - before)
+        first = self._transactions_before(arrays, end)
+        found: list[Batch] = []
+        seconds = [0.0, 0.0]
+
+        def prepare(worker: int) -> None:
+            start = time.perf_counter()
+            if worker == 0:
+                found.append(self.layout.batch(arrays, count, self.operations.scratch, first))
+            else:
+                self._run_serially(arrays, first_event, end)
+            seconds[worker] = time.perf_counter() - start
+
+        if end > first_event:
+            team(2).run(prepare)
+            self._head_start.learn_cost(seconds[1], first - before)
+        else:
+            prepare(0)
+        self._head_start.learn_layout(seconds[0], count - first)
+        return Laid(found[0], first, end, first - before, seconds[1])
+
+    @property
+    def _may_run_ahead(self) -> bool:
+        """Whether a second thread is there, and nobody asks what single transactions read and wrote."""
+        return self.jit and self.threads > 1 and self.recorder is None and self.changes is None
+
+    def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
+        return int(self._functions_of_kind[arrays["kind"][:event]].sum())
 
     def run_with(
-        self, strategy: Strategy, arrays: dict[str, Any], count: int, first: int = 0, why: str = "",
-        batch: Batch | None = None,
+        self, strategy: Strategy, arrays: dict[str, Any], count: int, first_event: int = 0, why: str = "",
+        laid: Laid | None = None,
     ) -> Ran:  # fmt: skip
-        """Runs the transactions from `first` on with a strategy; those before have run in place."""
+        """Runs the events from `first_event` on with a strategy, those before having run in place."""
         self.list_keys(arrays)
         clock = _Clock(self.jit)
         scratch = self.operations.scratch
-        if batch is None:
-            batch = self.lay_out(arrays, count, first)
+        laid = laid or self.lay_out(arrays, count, first_event)
+        batch, first = laid.batch, laid.first
         own = {**arrays, **self._own_arrays(self.threads + len(strategy.groups))}
         code = scratch.array("code", count, np.int64)
         arrays["ret"][first:] = 0
@@ -82,7 +113,10 @@ class ParallelExecutor(Executor):
         self._note_changes(batch, versions)
         load("verdicts", self.jit).hand_over(first, code, arrays["code"], arrays["ret"])
         retries = sum(work.retries for work in works)
-        return Ran(strategy.label, why, self.threads, clock.breakdown(works), retries)
+        breakdown = clock.breakdown(works, laid.seconds)
+        if not laid.ahead:
+            self._head_start.learn_cost(breakdown.useful + breakdown.abort, count - first)
+        return Ran(strategy.label, why, self.threads, breakdown, retries)
 
     def _work(self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int) -> Work:
         todo = np.arange(first, batch.transactions)
@@ -163,10 +197,11 @@ class _Clock:
     def constructed(self) -> None:
         self._construct = time.perf_counter() - self._start
 
-    def breakdown(self, works: list[Work]) -> Breakdown:
+    def breakdown(self, works: list[Work], ahead: float) -> Breakdown:
+        """`ahead`: seconds of transactions that ran while others were laid out."""
         elapsed, passed = time.perf_counter() - self._start, self._ticks() - self._first_tick
         each = elapsed / max(1, passed)
         seconds = [sum(column) * each for column in zip(*(row for w in works for row in w.clock.tolist()), strict=True)]
         return Breakdown(
-            seconds[USEFUL], seconds[SYNC], seconds[LOCK], self._construct, seconds[EXPLORE], seconds[ABORT]
+            seconds[USEFUL] + ahead, seconds[SYNC], seconds[LOCK], self._construct, seconds[EXPLORE], seconds[ABORT]
         )

@@ -89,7 +89,7 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
                 self._run_serially(arrays, 0, sampled)
             strategy = lot.choice(strategies.SAFE)
             chosen[strategy.label] += 1
-            return self.run_with(strategy, arrays, count, self._transactions_before(arrays, sampled), "by lot")
+            return self.run_with(strategy, arrays, count, sampled, "by lot")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "AutoExecutor", ByLot)

@@ -1,0 +1,109 @@
+"""While a batch is laid out, its first events run: every strategy goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mainstem.apps import bidding, ledger_work
+from mainstem.engine import ahead, make_executor
+from mainstem.engine.ahead import HeadStart, Laid
+from mainstem.engine.executor import Executor
+from mainstem.engine.parallel import ParallelExecutor
+from mainstem.gate import EventBatch, open_events
+from mainstem.state import State, digest
+
+EVENTS, BATCH = 6_000, 1_500
+APPS = {"bidding": bidding, "ledger_work": ledger_work}
+STRATEGIES = [
+    {"engine": "lock"},
+    {"engine": "mvlk"},
+    {"engine": "components"},
+    {"engine": "chains"},
+    {"engine": "tpg", "explore": "ns", "unit": "op", "abort": "eager"},
+    {"engine": "tpg", "explore": "bfs", "unit": "group", "abort": "lazy"},
+    {"engine": "auto"},
+]
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[Laid]:
+    """Every batch but the first runs events ahead; gives what was laid out."""
+    monkeypatch.setattr(ahead, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(HeadStart, "events", lambda self, events, transactions: events // 5 if self._cost else 0)
+    seen: list[Laid] = []
+    whole = ParallelExecutor.lay_out
+
+    def lay_out(self, *arguments) -> Laid:
+        seen.append(whole(self, *arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(ParallelExecutor, "lay_out", lay_out)
+    return seen
+
+
+def make(name: str, engine: str, **options) -> tuple[Executor, State, Iterator[EventBatch]]:
+    app, program = APPS[name], APPS[name].app.program
+    state = State({table.name: table for table in program.tables})
+    state.load(app.initial())
+    executor = make_executor(program, state, engine, track=True, **options)
+    stream, _ = open_events(
+        app.generate(EVENTS, skew=0.8, abort=0.2, cost=1.0, seed=5),
+        program.events,
+        batch_size=BATCH,
+        derives=program.derives,
+        columns=program.used_columns,
+    )
+    return executor, state, stream
+
+
+def run(name: str, engine: str, **options) -> list[tuple]:
+    """After each batch: outputs, changed rows, state."""
+    executor, state, stream = make(name, engine, **options)
+    seen, seq = [], 0
+    for batch in stream:
+        done = executor.run(batch, seq)
+        seq += len(batch)
+        changed = {table: rows.sort_by("key").to_pydict() for table, rows in done.deltas().items()}
+        seen.append((done.outputs.to_pydict(), changed, digest(state.export())))
+    return seen
+
+
+@pytest.mark.parametrize("options", STRATEGIES, ids=lambda o: "-".join(o.values()))
+@pytest.mark.parametrize("name", list(APPS))
+def test_equals_the_serial_run(always: list[Laid], name: str, options: dict[str, str]) -> None:
+    expected = run(name, "serial")
+    options = dict(options)
+    assert run(name, options.pop("engine"), threads=2, **options) == expected
+    if always:  # `auto` may have found that nothing pays
+        assert [laid.ahead > 0 for laid in always[1:]] == [True] * (len(always) - 1)
+
+
+def test_a_small_batch_is_laid_out_alone() -> None:
+    head = HeadStart()
+    head.learn_layout(50e-6, 500)
+    head.learn_cost(5e-3, 500)
+    assert head.events(500, 500) == 0
+
+
+def test_as_many_events_as_laying_out_takes() -> None:
+    head = HeadStart()
+    head.learn_layout(1e-3, 10_000)
+    head.learn_cost(50e-3, 10_000)
+    assert head.events(5_000, 10_000) == pytest.approx(0.9 * 5_000 * 1 / 50, abs=1)
+
+
+def test_cheap_transactions_do_not_all_run_ahead() -> None:
+    head = HeadStart()
+    head.learn_layout(1e-3, 10_000)
+    head.learn_cost(1e-3, 10_000)
+    assert head.events(8_000, 10_000) == 1_000
+
+
+def test_nothing_runs_ahead_where_single_transactions_are_asked_for(always: list[Laid]) -> None:
+    result = bidding.app.run(
+        bidding.generate(3_000), initial=bidding.initial(), batch=500, threads=2, history=True, protocol="lock"
+    )
+    assert result.history.transactions == 3_000
+    assert always and not any(laid.ahead for laid in always)
