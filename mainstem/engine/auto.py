@@ -72,6 +72,7 @@ class Plan:
 
 
 _memories: dict[tuple[str, int], Memory] = {}
+_BY_LABEL = {strategy.label: strategy for strategy in SAFE}
 
 
 class AutoExecutor(ParallelExecutor):
@@ -265,7 +266,7 @@ class AutoExecutor(ParallelExecutor):
         """Among those that have run in such batches: how good others are is found out by trying them, a few at a time.
         What was seen in other batches counts when it promises much more."""
         for new in (False, True):
-            others = [s for s in SAFE if self.memory.knows(s.label) and new == (self.memory.tries(s.label) == 0)]
+            others = [_BY_LABEL[label] for label in self.memory.known(tried=not new)]
             best = min((SERIAL, *others), key=lambda s: self._expected(plan, s))
             if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - (GAIN_UNSEEN if new else GAIN)):
                 plan.best = best

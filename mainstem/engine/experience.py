@@ -123,9 +123,9 @@ class Memory:
             self._usual = statistics.median([*UNKNOWN, *(known.factor for known in self.strategies.values())])
         return self._usual
 
-    def knows(self, label: str) -> bool:
-        """Whether it has run, in batches like these or others."""
-        return label in self.strategies
+    def known(self, tried: bool) -> list[str]:
+        """Strategies that have run in batches like these; or those that have run in others only."""
+        return [label for label, known in self.strategies.items() if tried == (known.tries > 0)]
 
     def tries(self, label: str) -> int:
         return self.strategies[label].tries if label in self.strategies else 0
