@@ -99,7 +99,7 @@ class AutoExecutor(ParallelExecutor):
             return super()._execute(arrays, count)
         self._batches += 1
         first = self._sample(arrays, count) if self._at_once > 1 and self._cost_unknown() else 0
-        if first == len(arrays["kind"]):
+        if first and self._transactions_before(arrays, first) == count:  # events that are left have no functions
             return Ran("serial", "the batch was just enough to learn what a transaction costs")
         why_serial = self._why_serial(count)
         if why_serial is None and self._stays_serial():
@@ -133,9 +133,10 @@ class AutoExecutor(ParallelExecutor):
 
     def _timed_serially(self, arrays: dict[str, Any], count: int, first: int, end: int) -> float:
         """Runs some events serially; gives seconds per transaction."""
-        start = time.perf_counter()
+        start, listing = time.perf_counter(), self.operations.listing
         self._run_serially(arrays, first, end)
-        seconds = time.perf_counter() - start - START_SECONDS
+        # Keys that had to be listed are those of the whole batch.
+        seconds = time.perf_counter() - start - START_SECONDS - (self.operations.listing - listing)
         return max(seconds, 0.0) / max(1.0, count * (end - first) / len(arrays["kind"]))
 
     def _why_serial(self, count: int) -> str | None:

@@ -57,6 +57,7 @@ class Executor:
         try:
             with compiling(self.program.source):
                 self.run(_empty_batch(self.program), 0)
+                self.operations.list_keys(self.operations.build(_empty_batch(self.program)))
         except NumbaError as error:
             raise MainstemError(
                 f"the kernels of app {self.program.name} did not compile: this is a bug in Mainstem; "

@@ -58,6 +58,8 @@ class ParallelExecutor(Executor):
         if self._may_run_ahead:
             end += self._head_start.events(len(arrays["kind"]) - first_event, count - before)
         first = self._transactions_before(arrays, end)
+        if first == count:  # events after them have no functions: something must be left for the strategy
+            first, end = before, first_event
         found: list[Batch] = []
         seconds = [0.0, 0.0]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import mainstem as ms
 from mainstem.apps import bidding, ledger_work
 from mainstem.engine import ahead, make_executor
 from mainstem.engine.ahead import HeadStart, Laid
@@ -78,6 +81,39 @@ def test_equals_the_serial_run(always: list[Laid], name: str, options: dict[str,
     assert run(name, options.pop("engine"), threads=2, **options) == expected
     if always:  # `auto` may have found that nothing pays
         assert [laid.ahead > 0 for laid in always[1:]] == [True] * (len(always) - 1)
+
+
+quiet_end = ms.App("quiet_end")
+
+
+@quiet_end.event
+class Counted:
+    name: int
+
+
+@quiet_end.event
+class Ignored:
+    name: int
+
+
+@quiet_end.table(key=int)
+class Name:
+    seen: int = 0
+
+
+@quiet_end.on(Counted)
+def count(e):
+    Name[e.name].seen += 1
+
+
+@pytest.mark.parametrize("options", [{"engine": "lock"}, {"engine": "nested", "groups": {"count": "lock"}}])
+def test_something_is_left_for_the_strategy(always: list[Laid], options: dict[str, Any]) -> None:
+    """Most events have no function, so a few events may be all transactions of a batch."""
+    kinds = (["Counted"] * 10 + ["Ignored"] * 90) * 3
+    events = pa.table({"ts": range(len(kinds)), "event": kinds, "name": [n % 4 for n in range(len(kinds))]})
+    expected = quiet_end.run(events, engine="oracle").digest
+    assert quiet_end.run(events, batch=100, threads=2, **options).digest == expected
+    assert [laid.ahead for laid in always] == [0, 0, 0]
 
 
 def test_a_small_batch_is_laid_out_alone() -> None:

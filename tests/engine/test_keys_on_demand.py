@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import mainstem as ms
-from mainstem.engine import make_executor
+from mainstem.engine import auto, make_executor
 from mainstem.engine.operations import Operations
 from mainstem.gate import open_events
 from mainstem.state import State
@@ -137,3 +139,24 @@ def test_rows_are_found_in_a_table_that_grew_meanwhile() -> None:
     many = np.arange(5_000).reshape(-1, 10).tolist()
     tags = [[0], *many, [4_999]]
     assert run(posts(tags), "serial", 100_000) == run(posts(tags), "oracle", 100_000)
+
+
+def test_key_slices_are_compiled_before_the_first_batch() -> None:
+    """Under the lock that keeps processes from filling one cache at a time."""
+    executor, _ = executor_and_batches([[1]], 1)
+    slices = [kernel for name, kernel in executor.functions.items() if name.startswith("keys_")]
+    assert slices and all(kernel.signatures for kernel in slices)
+
+
+def test_listing_keys_is_not_what_a_transaction_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample of a batch may have all keys of the batch listed."""
+    program = app.program
+    executor = make_executor(program, State({table.name: table for table in program.tables}), "auto", threads=2)
+
+    def run_serially(arrays: dict, first: int, end: int) -> None:
+        executor.operations.listing += 5.0
+
+    monkeypatch.setattr(executor, "_run_serially", run_serially)
+    monkeypatch.setattr(auto, "time", SimpleNamespace(perf_counter=iter([0.0, 5.0 + 1e-3]).__next__))
+    found = executor._timed_serially({"kind": np.zeros(100)}, 100, 0, 100)
+    assert found == pytest.approx((1e-3 - auto.START_SECONDS) / 100)
