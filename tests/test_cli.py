@@ -60,6 +60,8 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "counter_app.py").write_text(COUNTER)
     pq.write_table(pa.table({"ts": [1, 2, 3, 4], "page": [1, 2, 0, 1]}), tmp_path / "clicks.parquet")
     (tmp_path / "wrong.py").write_text("import json\nraise ValueError('boom')\n")
+    (tmp_path / "two.py").write_text("import mainstem as ms\nsales, stock = ms.App('sales'), ms.App('stock')\n")
+    (tmp_path / "empty.py").touch()
     (tmp_path / "syntax.py").write_text("def (\n")
     (tmp_path / "lacking.py").write_text("import nosuchthing\n")
     (tmp_path / "broken").mkdir()
@@ -110,14 +112,14 @@ def test_run_and_the_oracle_agree(tmp_path: Path) -> None:
     succeed("generate", "bank", "--events", 500, "--seed", 7, "--out", log)
     digests = {
         line
-        for engine in ("serial", "oracle")
-        for line in succeed("run", "bank", log, "--engine", engine).splitlines()
+        for how in (["serial"], ["oracle"], ["tpg", "--threads", 2])
+        for line in succeed("run", "bank", log, "--engine", *how).splitlines()
         if line.startswith("state digest")
     }
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("name", ["counter_app.py:app", "counter_app:app"])
+@pytest.mark.parametrize("name", ["counter_app.py:app", "counter_app:app", "counter_app.py"])
 def test_an_app_of_ones_own(counter: Path, name: str) -> None:
     shown = succeed("run", name, "clicks.parquet", "--state", "state")
     assert "3  committed" in shown
@@ -169,6 +171,10 @@ def test_query_as_json_and_arrow(counter: Path) -> None:
         (["run", "missing.py:app", "x.parquet"], ["there is no file missing.py"]),
         (["run", "missing_module:app", "x.parquet"], ["there is no module 'missing_module'"]),
         (["run", "counter_app.py:other", "x.parquet"], ["has no App called 'other'", "it has: app"]),
+        (["run", "missing.py", "x.parquet"], ["there is no file missing.py"]),
+        (["run", "wrong.py", "clicks.parquet"], ["wrong.py:2: ValueError: boom"]),
+        (["run", "two.py", "x.parquet"], ["two.py defines 2 Apps", "two.py:sales or two.py:stock"]),
+        (["run", "empty.py", "x.parquet"], ["empty.py defines no App", "ms.App('name')"]),
         (["run", "ledger", "nowhere.parquet"], ["nowhere.parquet"]),
         (["run", "counter_app.py:app", "clicks.parquet", "--initial", "."], ["clicks"]),
         (["query", "nowhere", "select 1"], ["nowhere is not a Mainstem directory: it does not exist"]),

@@ -31,6 +31,12 @@ cli = typer.Typer(
 class Engine(StrEnum):
     auto = "auto"
     serial = "serial"
+    lock = "lock"
+    mvlk = "mvlk"
+    pat = "pat"
+    chains = "chains"
+    tpg = "tpg"
+    components = "components"
     interpreted = "interpreted"
     oracle = "oracle"
 
@@ -133,7 +139,12 @@ def run(
     initial: InitialDir = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Events per batch: one commit each.")] = 65_536,
     on_bad: OnBadOption = OnBad.stop,
-    engine: Annotated[Engine, typer.Option(help="oracle: plain Python, one event at a time.")] = Engine.auto,
+    engine: Annotated[
+        Engine, typer.Option(help="How batches run. All give the same result; oracle: plain Python, event by event.")
+    ] = Engine.auto,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads of a batch; all cores unless given.")
+    ] = None,
     durability: Annotated[
         DurabilityMode, typer.Option(help="When batches of --state are synced: each, those that wait together, never.")
     ] = DurabilityMode.sync,
@@ -144,7 +155,7 @@ def run(
     """Run a program over stored events in this process, without Spark.
 
     $ mainstem run ledger log/
-    $ mainstem run shop.py:app orders.parquet payments.csv --state shop/ --out results/
+    $ mainstem run shop.py orders.parquet payments.csv --state shop/ --out results/
     $ mainstem run shop.py:app orders.parquet --engine oracle --batch 1000
 
     With the same --state and new events, the state goes on. After a crash, run the same command with --resume.
@@ -159,6 +170,7 @@ def run(
         on_bad=on_bad.value,
         out=out_dir,
         engine=engine.value,
+        threads=threads,
         durability=durability.value,
         keep=keep,
         resume=resume,

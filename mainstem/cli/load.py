@@ -1,4 +1,4 @@
-"""From the APP argument of a command to an `App`: a built-in name, `module:app` or `path/to/file.py:app`."""
+"""From the APP argument of a command to an `App`: a built-in name, `module:app`, or a file with or without `:app`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from mainstem.apps import APPS
 from mainstem.errors import InputError, MainstemError, ProgramError
 
 BUILT_IN = tuple(APPS)
-FORMS = f"{', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
+FORMS = f"{', '.join(BUILT_IN)}, module:app, path/to/file.py:app, or path/to/file.py with one App in it"
+
+DEFINE_ONE = "define one there: app = ms.App('name')"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ def load_app(name: str) -> Loaded:
     """The app that `name` stands for; a `ProgramError` says what was looked for."""
     if name in BUILT_IN:
         return _take(importlib.import_module(f"mainstem.apps.{name}"), "app", name)
+    if name.endswith(".py"):
+        return _take_only(_import_file(Path(name)), name)
     place, _, attribute = name.rpartition(":")
     if not place or not attribute:
         raise ProgramError(f"{name!r} names no app", remedy=f"give one of: {FORMS}")
@@ -75,10 +79,25 @@ def _read_table(path: Path) -> pa.Table:
 def _take(module: ModuleType, attribute: str, name: str) -> Loaded:
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
-        there = [key for key, value in vars(module).items() if isinstance(value, App)]
-        remedy = f"it has: {', '.join(there)}" if there else "define one there: app = ms.App('name')"
+        there = _apps_of(module)
+        remedy = f"it has: {', '.join(there)}" if there else DEFINE_ONE
         raise ProgramError(f"{name!r}: {module.__name__} has no App called {attribute!r}", remedy=remedy)
     return Loaded(app, module)
+
+
+def _take_only(module: ModuleType, file: str) -> Loaded:
+    """The app of a file that was given without the name of one."""
+    there = _apps_of(module)
+    if not there:
+        raise ProgramError(f"{file} defines no App", remedy=DEFINE_ONE)
+    if len({id(app) for app in there.values()}) > 1:
+        forms = " or ".join(f"{file}:{name}" for name in there)
+        raise ProgramError(f"{file} defines {len(there)} Apps", remedy=f"say which one: {forms}")
+    return Loaded(next(iter(there.values())), module)
+
+
+def _apps_of(module: ModuleType) -> dict[str, App]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, App)}
 
 
 def _import_module(name: str) -> ModuleType:

@@ -60,7 +60,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_NAMES = "state|out|initial|batch|keep|timeout|durability|engine|plan|since"
+_NAMES = "state|out|initial|batch|keep|timeout|durability|engine|threads|plan|since"
 # What messages call arguments, in the words of the command line.
 _ARGUMENTS = (
     (r"as_of takes a batch or a ts\n.*", "two versions are asked for\n  give --as-of-batch or --as-of-ts, not both"),
