@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from mainstem.errors import StoreError
 from mainstem.gate import EventBatch
 from mainstem.gate.live.held import Reached, Sheet, frontier, joined, take, take_all
@@ -125,6 +127,13 @@ def refuse_waiting(path: Path, meta: Mapping[str, Any], what: str) -> None:
 def carried_files(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a commit tells about its files: `name`, `crc`, `bytes`, and by input the `rows` in it and those `taken`."""
     return meta[CARRIED]["files"] if CARRIED in meta else []
+
+
+def carried_contents(folder: Path, meta: Mapping[str, Any]) -> dict[str, pa.Buffer]:
+    """The files that a commit names, by name, as they are in `folder`. Those of an earlier commit may be gone: then a
+    copy of that version can be asked, and a run on it says what it lacks."""
+    named = [told for told in carried_files(meta) if (folder / told["name"]).exists()]
+    return {told["name"]: verified(folder, told) for told in named}
 
 
 def discard_carried(path: str | Path, meta: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from mainstem.query.asof import load_at
 from mainstem.query.load import load
 from mainstem.query.view import View
 from mainstem.state import Digest, digest
+from mainstem.store.carried import carried_contents
 from mainstem.store.disk import disk, make_directory, sync_directory
 from mainstem.store.layout import Layout
 from mainstem.store.schemas import schema_to_json
@@ -59,11 +60,12 @@ def export(
     """Write tables of a directory of durable state to a new folder, all of them as one commit left them.
 
     `tables`: some of them; all when left out. `as_of_batch`, `as_of_ts`: an earlier version, as in `Database.as_of`.
-    The files are called `<Table>.parquet`, so the folder can be given as `--initial` of a new run, too.
+    The files are called `<Table>.parquet`, so the folder can be given as `--initial` of a new run, too. Events of live
+    inputs that wait for each other go along, in `carried/`.
     """
     if format not in get_args(Form):
         raise InputError(f"format={format!r}\n  use one of: {', '.join(get_args(Form))}")
-    view = version_of(path, as_of_batch, as_of_ts)
+    view, carried = version_of(path, as_of_batch, as_of_ts)
     names = sorted({view.resolve(name) for name in (view.state.tables if tables is None else tables)})
     with new_folder(out) as folder:
         told, whole = {}, Digest()
@@ -75,13 +77,14 @@ def export(
                 _write(folder / file, rows, format, progress)
             told[name] = {"file": file, "rows": rows.num_rows, "digest": digest({name: rows})}
             whole.add(name, rows)
+        write_carried(folder, carried)
         made = _exported(Path(out), view, str(whole), told, format)
         _write_manifest(folder, view, made, told)
     return made
 
 
-def version_of(path: str | Path, batch: int | None, ts: int | None) -> View:
-    """The last committed version of a directory, or an earlier one."""
+def version_of(path: str | Path, batch: int | None, ts: int | None) -> tuple[View, dict[str, pa.Buffer]]:
+    """The last committed version of a directory, or an earlier one, and its files of events that wait."""
     layout = Layout(Path(path))
     with pinned(layout) as held:
         if batch is not None or ts is not None:
@@ -90,8 +93,18 @@ def version_of(path: str | Path, batch: int | None, ts: int | None) -> View:
             follower, _ = load(held)
             follower.close()
             view = follower.view
+        carried = carried_contents(held.carried, view.meta)
     view.layout = layout  # the version is in memory now; this names it in errors
-    return view
+    return view, carried
+
+
+def write_carried(folder: Path, carried: Mapping[str, pa.Buffer]) -> None:
+    """Into a new folder, under the names that its meta tells."""
+    target = Layout(folder).carried
+    for name, content in carried.items():
+        with disk("write", target / name):
+            make_directory(target)
+            (target / name).write_bytes(content)
 
 
 @contextmanager

@@ -18,15 +18,13 @@ import pyarrow.parquet as pq
 from mainstem.errors import CorruptError, InputError, MainstemError
 from mainstem.schema import TableSchema
 from mainstem.state import State, digest
-from mainstem.store.carried import carried_files
-from mainstem.store.disk import make_directory
+from mainstem.store.carried import carried_contents, carried_files
 from mainstem.store.layout import Layout
 from mainstem.store.outputs import EMITTED_KEY, META_KEY, REJECTS_KEY
 from mainstem.store.partitions import SHARDS
 from mainstem.store.schemas import schema_from_json
-from mainstem.store.sheets import verified
 from mainstem.store.store import Store
-from mainstem.tools.exporting import MANIFEST, MANIFEST_VERSION, new_folder, version_of
+from mainstem.tools.exporting import MANIFEST, MANIFEST_VERSION, new_folder, version_of, write_carried
 from mainstem.tools.text import read_csv
 
 _OF_THE_OTHER = (META_KEY, REJECTS_KEY, EMITTED_KEY, SHARDS)
@@ -75,9 +73,7 @@ def restore(
         version = _from_directory(folder, as_of_batch, as_of_ts)
     meta = {key: value for key, value in version.meta.items() if key not in _OF_THE_OTHER}
     with new_folder(target) as made:
-        for name, content in version.carried.items():
-            make_directory(Layout(made).carried)
-            (Layout(made).carried / name).write_bytes(content)
+        write_carried(made, version.carried)
         with Store.open(made, version.schemas) as store:
             if version.epoch:
                 store.commit(version.tables, {"seq": 0, "ts": None, **meta})
@@ -93,19 +89,8 @@ def _from_directory(folder: Path, batch: int | None, ts: int | None) -> _Version
             f"{folder} has files of tables but no {MANIFEST}\n"
             "  restore takes what `mainstem export` wrote; tables of your own go into a new run with --initial"
         )
-    view = version_of(folder, batch, ts)
-    return _Version(view.epoch, view.meta, view.stored.schemas, view.state.export(), _carried(folder, view.meta))
-
-
-def _carried(folder: Path, meta: Mapping[str, Any]) -> dict[str, pa.Buffer]:
-    """Events that wait after a commit. Those of an earlier one may be gone: then the new directory can be asked, and a
-    run on it says what it lacks."""
-    found = {}
-    for told in carried_files(meta):
-        path = Layout(folder).carried / told["name"]
-        if path.exists():
-            found[told["name"]] = verified(path.parent, told)
-    return found
+    view, carried = version_of(folder, batch, ts)
+    return _Version(view.epoch, view.meta, view.stored.schemas, view.state.export(), carried)
 
 
 def _from_export(folder: Path) -> _Version:
@@ -113,6 +98,7 @@ def _from_export(folder: Path) -> _Version:
     try:
         schemas = {name: _schema(name, facts) for name, facts in told["tables"].items()}
         _check_types(told)
+        carried = carried_contents(Layout(folder).carried, told["meta"])
     except _DAMAGES as error:
         raise _unreadable(folder / MANIFEST, error) from error
     tables = {}
@@ -127,7 +113,7 @@ def _from_export(folder: Path) -> _Version:
             )
     if digest(tables) != told["digest"]:
         raise CorruptError(f"{folder / MANIFEST} does not fit to its files\n  take an unchanged copy")
-    return _Version(told["epoch"], told["meta"], tuple(schemas.values()), tables, {})
+    return _Version(told["epoch"], told["meta"], tuple(schemas.values()), tables, carried)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -149,10 +135,7 @@ def _schema(name: str, facts: Mapping[str, Any]) -> TableSchema:
     schema = schema_from_json(facts["schema"])
     if schema.name != name or not schema.arrow.names:
         raise ValueError(f"the schema of table {name} is that of {schema.name}")
-    file = facts["file"]
-    _check(str, file, "file")
-    if Path(file).name != file:
-        raise ValueError(f"the file of table {name} is {file!r}, not one beside the manifest")
+    _check_name(facts["file"], f"the file of table {name}")
     _check(str, facts["digest"], "digest")
     return schema
 
@@ -164,6 +147,15 @@ def _check_types(told: Mapping[str, Any]) -> None:
     _check(dict, meta, "meta")
     _check(int, meta.get("seq", 0), "seq")
     _check((int, type(None)), meta.get("ts"), "ts")
+    for file in carried_files(meta):
+        _check_name(file["name"], "a file of events that wait")
+
+
+def _check_name(name: Any, what: str) -> None:
+    """A name only: what a manifest tells is read and written inside of the folders that were given."""
+    _check(str, name, "file")
+    if Path(name).name != name:
+        raise ValueError(f"{what} is {name!r}, not a name in the export")
 
 
 def _check(kind: type | tuple[type, ...], value: Any, what: str) -> None:

@@ -229,10 +229,12 @@ def test_damaged_events_are_noticed(tmp_path: Path, harm: Callable[[Path], None]
         run.finish()
 
 
-def test_a_restored_directory_has_what_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_restored_directory_has_what_waits(tmp_path: Path, exported: bool) -> None:
     run = handed(tmp_path, [{0: rows((1, 1), (5, 1)), 1: rows((2, 1))}, {1: rows((9, 1))}], upto=1)
     assert tools.inspect(run.state).waiting == waits(run.state) == 1
-    tools.restore(run.state, tmp_path / "restored")
+    source = tools.export(run.state, tmp_path / "saved").path if exported else run.state
+    tools.restore(source, tmp_path / "restored")
     other = Handing(tmp_path / "restored", run.pieces, 2)
     other.answered = 1
     for going_on in (run, other):

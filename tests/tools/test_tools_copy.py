@@ -159,6 +159,8 @@ def test_a_changed_file_is_refused(directory: Path, tmp_path: Path) -> None:
         ({"tables": {"Account": {}}}, "'schema' is missing"),
         ({"meta": None}, "meta is None"),
         ({"meta": {"seq": "many"}}, "seq is 'many'"),
+        ({"meta": {"carried": []}}, "list indices"),
+        ({"meta": {"carried": {"files": [{"name": "../x"}]}}}, "events that wait is '../x'"),
         ({"manifest": "1"}, "manifest is '1'"),
     ],
 )
