@@ -77,7 +77,9 @@ AppName = Annotated[str, typer.Argument(metavar="APP", help=f"The program: {FORM
 Events = Annotated[
     list[str],
     typer.Argument(
-        metavar="EVENTS", help="Parquet, CSV or JSON-lines files, folders or globs. Several are merged by timestamp."
+        metavar="EVENTS",
+        help="Parquet, Arrow, CSV or JSON-lines files, folders or globs. Several arguments are merged by timestamp; "
+        "files of one folder follow each other by name.",
     ),
 ]
 StateDir = Annotated[Path | None, typer.Option("--state", help="Folder of durable state; continued if it exists.")]
@@ -188,7 +190,7 @@ def replay(
     out_dir: OutDir = None,
     initial: InitialDir = None,
     master: Annotated[str, typer.Option(help="Spark master, e.g. local[4] or spark://host:7077.")] = "local[*]",
-    plan: Annotated[Plan, typer.Option(help="Force a plan instead of the one that `explain` shows.")] = Plan.auto,
+    plan: Annotated[Plan, typer.Option(help="Force a plan; auto follows from the program and its inputs.")] = Plan.auto,
     on_bad: OnBadOption = OnBad.stop,
     show: Show = 5,
 ) -> None:
@@ -228,7 +230,7 @@ def replay(
 @guarded
 def explain(
     name: AppName,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="The table graph as Mermaid text.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="The stages of a replay as Mermaid text.")] = False,
     what_if: Annotated[
         list[str] | None,
         typer.Option("--what-if", metavar="NAME=NUMBER", help="hosts=32, and maybe cores=, batch=, network_mb=."),

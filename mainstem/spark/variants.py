@@ -31,6 +31,7 @@ def replay_variants(
     *,
     initial: Mapping[str, pa.Table] | None = None,
     out: str | Path | None = None,
+    state: None = None,
     partitions: int | None = None,
     batch: int | None = None,
     on_bad: Literal["raise", "reject"] = "raise",
@@ -47,6 +48,7 @@ def replay_variants(
     Output files of variant n are `vNN-part-….parquet` in the folder `out`.
     """
     options.check_session(spark)
+    _refuse_state(state)
     program = flows("rare").program
     sources = sources_of(events, program.events, streaming=False)
     check_on_bad(on_bad)
@@ -80,11 +82,15 @@ def replay_one_by_one(
 
     Output files of variant n are in the folder `vNN` of `out`.
     """
-    if state is not None:
-        raise InputError("variants have no state=: they would share it\n  pass out=, or replay one of them")
+    _refuse_state(state)
     folder = options.folder("out", out)
     frames = {}
     for number, (name, program) in enumerate(programs.items()):
         own = None if folder is None else Path(folder) / f"v{number:02d}"
         frames[name] = replay(program, spark, events, out=own, **how)
     return Replays(frames)
+
+
+def _refuse_state(state: Any) -> None:
+    if state is not None:
+        raise InputError("variants have no state=: they would share it\n  pass out=, or replay one of them")

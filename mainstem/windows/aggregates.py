@@ -125,7 +125,7 @@ def fold(
 ) -> Aggregate:
     """`acc = step(acc, value)` over the events in order, beginning with `start`; the result has the type of `start`.
 
-    `commutative=True` says that the order of events makes no difference, so that every operator may be used.
+    `commutative=True` says that the order of events makes no difference.
     """
     name = getattr(step, "__name__", repr(step))
     if not callable(step):

@@ -75,6 +75,8 @@ def test_what_variants_can_not_be(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ms.ProgramError, match="differ in their"):
         spam.app.replay(spark, tmp_path / "log", variants=[spam.app, fraud.app])
     (one,) = ms.variants(spam.app, SPAM_SHARE=[0.2])
+    with pytest.raises(ms.InputError, match="they would share it"):
+        spam.app.replay(spark, tmp_path / "log", variants=[one], state=tmp_path / "state")
     replays = spam.app.replay(spark, tmp_path / "log", variants=[one])
     with pytest.raises(ms.InputError, match="there is no variant 'other'"):
         replays["other"]
