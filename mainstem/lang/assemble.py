@@ -12,7 +12,7 @@ from mainstem.lang.context import Context
 from mainstem.lang.direct import direct_source
 from mainstem.lang.frame import Shared
 from mainstem.lang.lowering import Checks, Unit
-from mainstem.lang.parts import Part, decompose, describe
+from mainstem.lang.parts import Part, decompose_all, describe
 from mainstem.lang.program import (
     EVENT_ORDER,
     OWN,
@@ -47,7 +47,7 @@ class Assembler:
         bodies = [unit.body for unit in self.units]
         nullable = self._number_columns(bodies)
         found = [dependencies(body.block, body.sites, set(self.checks)) for body in bodies]
-        split = [decompose(unit.body, set(self.checks), unit.flow) for unit in self.units]
+        split = decompose_all([(unit.body, unit.flow) for unit in self.units], set(self.checks))
         wholes, parts = self._vertices(bodies, split)
         functions = tuple(
             self._function(u, d, self._layouts(u.body, p, v))

@@ -215,7 +215,9 @@ def _helper(frame: Frame, node: ast.Call, function: types.FunctionType) -> Value
         frame.shared.helpers[key] = helper
     # A value that may be null travels with its flag.
     flags = [Value(v.null, "bool") for v in values if v.null is not None]
-    return frame.checked(node, helper.name, tuple(Value(v.text, v.base) for v in values) + tuple(flags), helper.result)
+    arguments = (*(Value(v.text, v.base) for v in values), *flags)
+    turns = [a.names for a, name in zip(arguments, helper.parameters, strict=True) if name in helper.turns]
+    return frame.checked(node, helper.name, arguments, helper.result, tuple(n for names in turns for n in names))
 
 
 def _bind(frame: Frame, node: ast.Call, function: types.FunctionType) -> list[Value]:

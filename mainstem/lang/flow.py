@@ -8,9 +8,19 @@ its uses; only conditions between home and an assignment count.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainstem.lang import ir
+
+
+def loops_by_state(block: ir.Block, flow: Flow) -> bool:
+    """Whether state decides how long a loop runs, here or in a helper."""
+    return any(
+        flow.depends_on_state(s.turns if isinstance(s, ir.Checked) else ir.operands(s))
+        for s in ir.walk(block)
+        if isinstance(s, ir.For | ir.While | ir.Checked)
+    )
 
 
 @dataclass
@@ -33,13 +43,14 @@ class _Use:
 class Flow:
     """The locals of one body and where they are set and read."""
 
-    def __init__(self, block: ir.Block) -> None:
+    def __init__(self, block: ir.Block, given: Iterable[str] = ()) -> None:
+        """`given`: names that count as read from state, beside those that are."""
         self.regions: list[_Region] = [_Region(-1, ())]
         self.assignments: dict[str, list[_Use]] = {}
         self.reads: dict[str, list[_Use]] = {}
         self._visit(block, (0,))
         self.homes = {name: self._home(name) for name in self.assignments}
-        self.tainted: set[str] = set()
+        self.tainted = set(given)
         self._spread()
 
     def depends_on_state(self, names: tuple[str, ...]) -> bool:

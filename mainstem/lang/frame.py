@@ -33,6 +33,7 @@ class Helper:
     parameters: tuple[str, ...]
     block: ir.Block
     result: str
+    turns: frozenset[str] = frozenset()  # parameters that decide how long a loop in it runs
 
 
 @dataclass
@@ -108,9 +109,11 @@ class Frame:
         self.emit(ir.Let(_line(node), name, text, uses))
         return Value(name, base)
 
-    def checked(self, node: ast.AST, call: str, arguments: tuple[Value, ...], base: str) -> Value:
+    def checked(
+        self, node: ast.AST, call: str, arguments: tuple[Value, ...], base: str, turns: tuple[str, ...] = ()
+    ) -> Value:
         name = self.temporary()
-        self.emit(ir.Checked(_line(node), name, call, arguments))
+        self.emit(ir.Checked(_line(node), name, call, arguments, turns))
         return Value(name, base)
 
     def not_null(self, value: Value, node: ast.AST) -> Value:

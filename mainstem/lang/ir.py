@@ -81,6 +81,7 @@ class Checked(Statement):
     target: str
     call: str
     arguments: tuple[Value, ...]
+    turns: tuple[str, ...] = ()  # locals among the arguments that decide how long a loop of the called helper runs
 
 
 @dataclass

@@ -14,13 +14,13 @@ One site may meet a row as often as it likes within a turn, or anywhere when no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from mainstem.lang import ir
 from mainstem.lang.emit import Body
-from mainstem.lang.flow import Flow
+from mainstem.lang.flow import Flow, loops_by_state
 from mainstem.lang.slices import Slicer, may_be_unset
 
 
@@ -38,8 +38,21 @@ class Part:
     may_abort: bool  # it holds an abort, or owns rows that have checks
 
 
+def decompose_all(functions: Sequence[tuple[Body, Flow]], checked_tables: set[int]) -> list[tuple[Part, ...]]:
+    """The parts of each function of a program.
+
+    Parts offer rows before others have decided whether the transaction aborts. Where state decides how long some loop
+    runs, by such a row or by one that follows from it, that could be for ever: then what may abort runs whole.
+    """
+    found = [decompose(body, checked_tables, flow) for body, flow in functions]
+    if not any(loops_by_state(body.block, flow) for body, flow in functions):
+        return found
+    return [() if any(part.may_abort for part in parts) else parts for parts in found]
+
+
 def decompose(body: Body, checked_tables: set[int], flow: Flow) -> tuple[Part, ...]:
     """The parts of a function, the one that answers first; () when it runs whole."""
+    # A part may run past an abort that guards a loop, and then nothing would end it.
     if not body.written or loops_by_state(body.block, flow):
         return ()
     slicer = Slicer(body)
@@ -56,11 +69,6 @@ def decompose(body: Body, checked_tables: set[int], flow: Flow) -> tuple[Part, .
     # A name that an unconditional abort of another part keeps from being read unset would be read unset here.
     local = {name for s in ir.walk(body.block) for name in ir.defines(s)}
     return () if len(parts) == 1 or any(may_be_unset(part.block, local) for part in parts) else parts
-
-
-def loops_by_state(block: ir.Block, flow: Flow) -> bool:
-    """A part may run past an abort that guards such a loop, and then nothing would end it."""
-    return any(isinstance(s, ir.For | ir.While) and flow.depends_on_state(ir.operands(s)) for s in ir.walk(block))
 
 
 @dataclass(frozen=True)

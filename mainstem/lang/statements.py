@@ -7,6 +7,7 @@ from typing import Any
 
 from mainstem.lang import access, assign, calls, ir, loops, runtime  # noqa: F401  (they register what they lower)
 from mainstem.lang.dispatch import lower, lower_statements, statement
+from mainstem.lang.flow import Flow, loops_by_state
 from mainstem.lang.frame import Binding, Frame, Helper
 from mainstem.lang.ir import Value
 from mainstem.lang.logic import condition, narrow, narrowings
@@ -35,7 +36,8 @@ def lower_helper(frame: Frame, name: str, shapes: tuple[tuple[str, bool], ...]) 
             flags.append(flag)
     block = _value_block(frame)
     (result,) = calls.result_base(block)
-    return Helper(name, (*(f"l_{p}" for p in parameters), *flags), block, result)
+    names = (*(f"l_{p}" for p in parameters), *flags)
+    return Helper(name, names, block, result, frozenset(n for n in names if loops_by_state(block, Flow(block, {n}))))
 
 
 def lower_check(frame: Frame) -> ir.Block:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from mainstem.lang import arith, ir
 from mainstem.lang.analyse import cycles
+from mainstem.lang.flow import loops_by_state
 from mainstem.lang.lowering import Lowered, Unit
-from mainstem.lang.parts import loops_by_state
 from mainstem.lang.slices import Slicer
 
 Columns = tuple[str, ...] | None
