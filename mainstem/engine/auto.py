@@ -89,7 +89,8 @@ class AutoExecutor(ParallelExecutor):
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
         super().__init__(program, state, SERIAL, threads=threads, jit=jit, track=track)
-        self.memory = _memories.setdefault((program.source, self.threads), Memory())
+        known = _memories.get((program.source, self.threads), Memory())
+        self.memory = _memories[program.source, self.threads] = known.again()
         self._ops_each = float(np.mean([max(1, len(f.sites)) for f in program.functions]))
         writing = [[p for p in f.parts if any(mode == OWN for _, mode in p.sites)] for f in program.functions]
         self._splits = np.array([max(1, len(parts)) for parts in writing])
@@ -148,7 +149,7 @@ class AutoExecutor(ParallelExecutor):
             self._costs = known_costs(self._at_once)
             self._ask_again = self._batches + ASK_AGAIN
         if self._costs is None:
-            return "strategies are being measured on this machine, once"
+            return "strategies have not been measured on this machine yet"
         if cost * count <= cost * count / self._at_once + self._least_own(self._ops_each * count):
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads and building a graph takes longer"
         return None
@@ -175,6 +176,8 @@ class AutoExecutor(ParallelExecutor):
     def _serial(self, arrays: dict[str, Any], count: int, first: int, why: str) -> Ran:
         cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
         self.memory.learn_cost(cost)
+        if self._plan is not None:
+            self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][:count])) / count)
         return Ran("serial", why)
 
     # -- parallel -----------------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ class AutoExecutor(ParallelExecutor):
         if strategy is SERIAL:
             return self._serial(arrays, count, laid.first_event, why)
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
-        self._learn(strategy, ran, time.perf_counter() - start, batch.ops * laid.inflation)
+        self._learn(strategy, ran, time.perf_counter() - start, max(1, batch.ops) * laid.inflation)
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
@@ -341,7 +344,7 @@ class AutoExecutor(ParallelExecutor):
             dependent=found[places.DEPENDENT] / max(1, batch.ops), near=found[places.NEAR] / transactions,
             path_versions=found[places.PATH_VERSIONS] / work, path_locks=found[places.PATH_LOCKS] / work,
             path_parts=found[places.PATH_PARTS] / work, strata=int(found[places.HOTTEST]),
-            heaviest=components.heaviest / components.total, components=components.number,
+            heaviest=components.heaviest / components.total,
         )  # fmt: skip
 
     def _scratch_code(self, batch: Batch) -> np.ndarray:

@@ -33,6 +33,7 @@ from mainstem.team import default_threads
 
 TRANSACTIONS, ROWS, OPS_EACH = 4_096, 50_000, 2
 ROUNDS, REPEATS = 3, 4  # a slow moment of the machine hits one round of a strategy, not all its figures
+STARTS_MOST = 3  # of measuring, per process
 SMALL = 64  # transactions of a batch that shows what starting a strategy costs
 
 Cell = Table(TableSchema("Cell", (Type("int"),), True, (Field("value", Type("int"), 0),)))
@@ -46,7 +47,7 @@ def _step(e):  # type: ignore[no-untyped-def]
 def known_costs(threads: int) -> Costs | None:
     """Kept figures of this machine and number of threads. When there are none yet, has them measured meanwhile."""
     found = _read(_path(threads))
-    if set(found) >= {s.label for s in SAFE}:
+    if _complete(found):
         return found
     _measure_meanwhile(threads)
     return None
@@ -62,21 +63,23 @@ def calibrate(threads: int) -> Costs:
     return found
 
 
-_running: dict[int, subprocess.Popen[bytes]] = {}
+_started: dict[int, list[subprocess.Popen[bytes]]] = {}
 
 
 def _measure_meanwhile(threads: int) -> None:
-    """Once per process; the lock that the other process takes sees to once per machine.
+    """Unless it is on its way. What died is begun again, a few times; the lock sees to once per machine.
 
     `MAINSTEM_CALIBRATE=0` forbids it: then `auto` stays serial until somebody calls `calibrate`.
     """
-    if threads in _running or os.environ.get("MAINSTEM_CALIBRATE") == "0":
+    started = _started.setdefault(threads, [])
+    under_way = bool(started) and started[-1].poll() is None
+    if under_way or len(started) == STARTS_MOST or os.environ.get("MAINSTEM_CALIBRATE") == "0":
         return
     command = [sys.executable, "-m", "mainstem.engine.calibrate", str(threads)]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     with contextlib.suppress(OSError):
-        _running[threads] = subprocess.Popen(
+        child = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
@@ -84,6 +87,7 @@ def _measure_meanwhile(threads: int) -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        started.append(child)
 
 
 def _path(threads: int) -> Path:
@@ -137,6 +141,10 @@ def _batch(count: int) -> EventBatch:
     return EventBatch(constant_kind(0, count), ts, [Columns(identity(count), columns)], (count,))
 
 
+def _complete(found: Costs) -> bool:
+    return set(found) >= {s.label for s in SAFE}
+
+
 def _read(path: Path) -> Costs:
     try:
         return {label: (float(a), float(b)) for label, (a, b) in json.loads(path.read_text()).items()}
@@ -146,11 +154,9 @@ def _read(path: Path) -> Costs:
 
 def _main(threads: int) -> None:
     with open(cache_folder() / "calibration.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return  # another process is at it
-        calibrate(threads)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it, perhaps for another number of threads
+        if not _complete(_read(_path(threads))):
+            calibrate(threads)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mainstem.engine.model import Properties
 from mainstem.engine.options import SERIAL
@@ -48,7 +48,11 @@ class Known:
 
 @dataclass
 class Memory:
-    """From batch to batch and from run to run in this process."""
+    """From batch to batch of one executor. `again` is for the next one of the same program in this process.
+
+    What strategies took is shared by all of them, also by those that run at the same time, each in batches of another
+    kind: so nothing iterates over a dict that another thread may be adding to.
+    """
 
     cost: float | None = None  # seconds per transaction
     aborts: float = 0.0
@@ -58,9 +62,13 @@ class Memory:
     _risen: list[float] = field(default_factory=list)  # costs that were too high to be believed at once
     _usual: float | None = None  # asked for many times per batch; None: to be found anew
 
+    def again(self) -> Memory:
+        """For another executor: it starts from what this one knows, and turns to other batches by itself."""
+        return replace(self, _risen=[], _usual=None)
+
     def begin_plan(self, batch: Properties) -> None:
         """Turns to what is known about batches of this kind. One that is new begins with what the others were like."""
-        for known in self.strategies.values():
+        for known in list(self.strategies.values()):
             if known.tried_in < self.plans:  # the machine may have been busy then
                 known.factor **= REMEMBERED
         self._usual = None
@@ -78,8 +86,8 @@ class Memory:
         again and again. Whether the machine was busy hits all strategies alike and says nothing about the next batch.
         """
         found: dict[str, list[float]] = {}
-        for kind in self._kinds.values():
-            ran = {label: known.factor for label, known in kind.items() if known.tries}
+        for kind in list(self._kinds.values()):
+            ran = {label: known.factor for label, known in list(kind.items()) if known.tries}
             usual = statistics.median(ran.values()) if ran else 1.0
             for label, factor in ran.items():
                 found.setdefault(label, []).append(math.log(factor / usual))
@@ -120,12 +128,12 @@ class Memory:
 
     def _usual_factor(self) -> float:
         if self._usual is None:
-            self._usual = statistics.median([*UNKNOWN, *(known.factor for known in self.strategies.values())])
+            self._usual = statistics.median([*UNKNOWN, *(known.factor for known in list(self.strategies.values()))])
         return self._usual
 
     def known(self, tried: bool) -> list[str]:
         """Strategies that have run in batches like these; or those that have run in others only."""
-        return [label for label, known in self.strategies.items() if tried == (known.tries > 0)]
+        return [label for label, known in list(self.strategies.items()) if tried == (known.tries > 0)]
 
     def tries(self, label: str) -> int:
         return self.strategies[label].tries if label in self.strategies else 0

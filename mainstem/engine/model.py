@@ -42,7 +42,6 @@ class Properties:
     path_parts: float
     strata: int  # writes of the most contended row: at least as many strata
     heaviest: float  # largest connected component
-    components: int
 
     @property
     def work(self) -> float:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+import mainstem as ms
 from mainstem.apps import grep_sum, ledger
 from mainstem.engine import auto, calibrate
+from mainstem.engine.experience import LEARNING
 from mainstem.engine.model import Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.result import Breakdown, Ran
@@ -91,7 +96,7 @@ def test_while_the_machine_is_measured_runs_are_serial(monkeypatch: pytest.Monke
     monkeypatch.setattr(auto, "default_threads", lambda: 2)
     events = grep_sum.generate(1_000, turns=3_000)
     result = grep_sum.app.run(events, initial=grep_sum.initial(), threads=2)
-    assert "being measured" in result.stats.batches[0].why
+    assert "not been measured" in result.stats.batches[0].why
 
 
 def test_calibration_is_measured_kept_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +113,47 @@ def test_calibration_is_measured_kept_and_read(tmp_path: Path, monkeypatch: pyte
     assert calibrate.known_costs(2) is None
 
 
+def test_measuring_is_begun_again_when_it_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[Any] = []
+
+    class Child:
+        ended: int | None = None
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            children.append(self)
+
+        def poll(self) -> int | None:
+            return self.ended
+
+    monkeypatch.setattr(calibrate.subprocess, "Popen", Child)
+    monkeypatch.setattr(calibrate, "_started", {})
+    monkeypatch.delenv("MAINSTEM_CALIBRATE", raising=False)
+    counts = []
+    for _ in range(6):
+        calibrate._measure_meanwhile(2)
+        calibrate._measure_meanwhile(2)  # on its way
+        counts.append(len(children))
+        children[-1].ended = 1
+    assert counts == [1, 2, 3, 3, 3, 3]
+    calibrate._measure_meanwhile(4)  # another number of threads
+    assert len(children) == 4
+
+
+def test_what_was_measured_meanwhile_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    monkeypatch.setattr(calibrate, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(calibrate, "calibrate", measured.append)
+    calibrate._main(2)
+    calibrate._path(2).write_text(json.dumps(FIGURES))
+    calibrate._main(2)
+    calibrate._main(4)
+    assert measured == [2, 4]
+
+
 def properties(**changes: Any) -> Properties:
     known: dict[str, Any] = {
         "transactions": 10_000, "operations": 20_000, "cost": 10e-6, "aborts": 0.0, "split": 1.0, "dependent": 0.2,
         "near": 0.0, "path_versions": 0.01, "path_locks": 0.01, "path_parts": 0.01, "strata": 10, "heaviest": 0.01,
-        "components": 5_000,
     }  # fmt: skip
     return Properties(**{**known, **changes})
 
@@ -200,3 +241,39 @@ def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.Monkey
     assert executor.memory.cost == pytest.approx(cost)
     executor._plan.best, executor._plan.age = graph, auto.REPLAN
     assert executor._cost_unknown()  # before a new plan, a sample tells
+
+
+def test_executors_of_one_program_turn_to_their_own_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = planned(monkeypatch)
+    kind = one.memory.strategies
+    other = auto.AutoExecutor(one.program, one.state, threads=2, jit=False)
+    other.memory.begin_plan(properties(cost=1e-3, heaviest=1.0))
+    learn(one, Strategy("lock"), 0.5)
+    assert one.memory.strategies is kind and kind["lock"].tries == 1
+    assert other.memory.tries("lock") == 0
+    other.memory.begin_plan(properties())
+    assert other.memory.tries("lock") == 1  # what it took is known to both
+
+
+def test_serial_batches_tell_how_many_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = planned(monkeypatch, aborts=0.5)
+    executor.memory.aborts = 0.5
+    monkeypatch.setattr(executor, "_timed_serially", lambda *_: executor.memory.cost)
+    arrays = {"kind": np.zeros(4, np.uint8), "code": np.array([0, 3, 0, 0], np.uint16)}
+    executor._serial(arrays, 4, 0, "")
+    assert executor.memory.aborts == pytest.approx((1 - LEARNING) * 0.5 + LEARNING * 0.25)
+
+
+@pytest.mark.usefixtures("parallel")
+def test_batches_that_reach_no_row_spoil_no_figures() -> None:
+    app = ms.App("rowless")
+    event = app.event(type("Ask", (), {"__annotations__": {"x": int}}))
+
+    @app.on(event)
+    def answer(e):
+        return {"y": e.x * 2}
+
+    app.run(pa.table({"ts": range(2_000), "x": range(2_000)}), batch=50, threads=2, jit=False)
+    (memory,) = auto._memories.values()
+    assert memory.strategies and all(known.factor < 1e5 for known in memory.strategies.values()), memory
+    assert memory.cost is not None and memory.cost < 1e-3  # of one transaction, not of a batch

@@ -11,7 +11,7 @@ from mainstem.engine.model import Properties
 
 BATCH = Properties(
     transactions=2_000, operations=6_000, cost=10e-6, aborts=0.0, split=1.0, dependent=0.2, near=0.0,
-    path_versions=0.01, path_locks=0.01, path_parts=0.01, strata=10, heaviest=0.01, components=500,
+    path_versions=0.01, path_locks=0.01, path_parts=0.01, strata=10, heaviest=0.01,
 )  # fmt: skip
 
 
