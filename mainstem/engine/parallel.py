@@ -17,6 +17,7 @@ from mainstem.engine.options import Strategy
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import Breakdown, Ran
 from mainstem.engine.strategies import run_works, split, uses_parts, uses_versions
+from mainstem.engine.weights import Weights
 from mainstem.engine.work import Work
 from mainstem.lang import Program
 from mainstem.state import State
@@ -34,7 +35,7 @@ class ParallelExecutor(Executor):
         self.strategy, self.threads = strategy, threads or default_threads()
         self.direct = EntryPoint("direct", program.direct, jit)
         self.versioned = EntryPoint("versioned", program.versioned, jit)
-        self.weight = np.ones(max(1, len(program.functions)))  # what a transaction of each function costs, relatively
+        self.weights = Weights(len(program.functions))
         self._layout: Layout | None = None
         self._head_start = HeadStart()
         self.recorder: Recorder | None = None
@@ -92,7 +93,6 @@ class ParallelExecutor(Executor):
         laid: Laid | None = None,
     ) -> Ran:  # fmt: skip
         """Runs the events from `first_event` on with a strategy, those before having run in place."""
-        self.list_keys(arrays)
         clock = _Clock(self.jit)
         scratch = self.operations.scratch
         laid = laid or self.lay_out(arrays, count, first_event)
@@ -124,7 +124,7 @@ class ParallelExecutor(Executor):
         todo = np.arange(first, batch.transactions)
         return Work(
             batch, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads, code,
-            self.weight, strategy,
+            self.weights, strategy,
         )  # fmt: skip
 
     def _own_arrays(self, workers: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from mainstem.engine.entry import Bound, EntryPoint
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS
 from mainstem.engine.layout import Batch, Graph, Layout, Versions
 from mainstem.engine.options import Strategy
+from mainstem.engine.weights import Weights
 
 
 class Work:
@@ -22,11 +23,11 @@ class Work:
 
     def __init__(
         self, batch: Batch, todo: np.ndarray, arrays: dict[str, Any], layout: Layout, scratch: Scratch,
-        direct: EntryPoint, versioned: EntryPoint, threads: int, code: np.ndarray, weight: np.ndarray,
+        direct: EntryPoint, versioned: EntryPoint, threads: int, code: np.ndarray, weights: Weights,
         strategy: Strategy,
     ) -> None:  # fmt: skip
         self.batch, self.todo, self.arrays, self.layout, self.scratch = batch, todo, arrays, layout, scratch
-        self.code, self.jit, self.weight, self.strategy = code, layout.jit, weight, strategy
+        self.code, self.jit, self.weights, self.strategy = code, layout.jit, weights, strategy
         self.name = ""  # of its scratch arrays: works that run at the same time share none
         self.versions: Versions | None = None
         self.graph: Graph | None = None

@@ -183,7 +183,8 @@ class Run:
 
     def components(self, bins: int = 5) -> Packing:
         packing = Packing(self.batch, self.jit, bins)
-        arrays = packing.bin_lo, packing.bin_txn, self.code
+        self.sheet = np.zeros((self.threads, len(self.batch.cost), 2), np.int64)
+        arrays = packing.bin_lo, packing.bin_txn, self.batch.fn, self.code, self.sheet
         self.on_all(load("components", self.jit).components_run, *self.call(direct), *arrays)
         return packing
 

@@ -74,7 +74,8 @@ def _merge(component: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
 
 def _share_threads(work: Work, works: list[Work]) -> None:
     """Workers in proportion to weight, at least one for each group: so there may be more of them than threads."""
-    weights = np.array([work.weight[w.fn[w.todo]].sum() for w in works])
+    each = work.weights.whole_numbers()
+    weights = np.array([each[w.fn[w.todo]].sum() for w in works])
     shares = np.maximum(1, np.floor(work.threads * weights / max(weights.sum(), 1e-9))).astype(int)
     first = 0
     for inner, share in zip(works, shares, strict=True):

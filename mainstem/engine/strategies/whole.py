@@ -84,7 +84,7 @@ def run_pat(work: Work, team: Team) -> None:
 
 
 def run_components(work: Work, team: Team) -> None:
-    """Connected components of the conflict graph, packed by weight, each in order."""
+    """Connected components of the conflict graph, packed by measured weight, each in order."""
     bound, kernels, count = work.direct(), load("components", work.jit), len(work.todo)
     found = find_components(work)
     bins = BINS_PER_THREAD * team.threads
@@ -94,12 +94,14 @@ def run_components(work: Work, team: Team) -> None:
         work.room("heavy", bins * kernels.LIGHT_PART), work.room("place", count), work.room("bins", bins),
         bin_lo, bin_txn,
     )  # fmt: skip
+    sheet = work.weights.sheet(team.threads)
     team.run(
         lambda w: kernels.components_run(
-            bound.function, bound.context, bin_lo, bin_txn, work.code, work.control, work.clock, w
+            bound.function, bound.context, bin_lo, bin_txn, work.fn, work.code, sheet, work.control, work.clock, w
         ),
         work.control,
     )
+    work.weights.learn(sheet)
 
 
 class Components(NamedTuple):
@@ -117,8 +119,7 @@ def find_components(work: Work) -> Components:
     count, rows = len(work.todo), work.batch.rows
     scratch = (work.room("parent", rows), work.room("row component", rows))
     per = [work.room(n, count) for n in ("component", "size", "weight")]
-    cost = np.maximum(1, np.round(work.weight)).astype(np.int64)
     numbers = load("components", work.jit).find_components(
-        work.todo, work.txn_lo, work.op_row, work.op_write, work.fn, cost, *scratch, *per
+        work.todo, work.txn_lo, work.op_row, work.op_write, work.fn, work.weights.whole_numbers(), *scratch, *per
     )
     return Components(*numbers, *per)
