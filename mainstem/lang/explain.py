@@ -31,21 +31,21 @@ def plan_of(program: Program, flow: Dataflow | None) -> tuple[str, str]:
     """The plan on Spark and the reason."""
     if program.windows:
         names = ", ".join(window.name for window in program.windows)
-        return "one state stage", f"windows close between events of one order, in one task: {names}"
+        return "one_stage", f"windows close between events of one order, in one task: {names}"
     if program.keyed is not None:
         return "keyed", "every event touches one key, which is a column of the event: one shuffle by that key"
     if not program.compiled:
-        return "one state stage", "the program runs interpreted, so what it touches is known only when it runs"
+        return "one_stage", "the program runs interpreted, so what it touches is known only when it runs"
     if flow is not None and any(stage.keyed for stage in flow.stages):
         return "mvps", f"tables can be run one after the other, in {len(flow.waves)} wave(s) and in shards by key"
     groups = program.cyclic_tables
     if groups:
         together = "; ".join(" and ".join(group) for group in groups)
-        return "one state stage", f"tables depend on each other in a cycle: {together}"
+        return "one_stage", f"tables depend on each other in a cycle: {together}"
     computed = [s.text for f in program.functions for s in f.sites if s.columns is None]
     if computed and all(len({s.text for s in f.sites}) == 1 for f in program.functions):
-        return "one state stage", f"a key is computed, not a column: {', '.join(computed)}"
-    return "one state stage", "events touch more than one key"
+        return "one_stage", f"a key is computed, not a column: {', '.join(computed)}"
+    return "one_stage", "events touch more than one key"
 
 
 def _text(program: Program, flow: Dataflow | None) -> list[str]:

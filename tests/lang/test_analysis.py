@@ -89,7 +89,7 @@ def test_a_program_with_one_plain_key_is_keyed() -> None:
 def test_two_keys_are_not_keyed() -> None:
     assert bank().program.keyed is None
     app = bank()
-    assert plan_of(app.program, dataflow(app.spec))[0] == "one state stage"
+    assert plan_of(app.program, dataflow(app.spec))[0] == "one_stage"
 
 
 def test_explain_names_functions_tables_engine_and_plan() -> None:
@@ -99,7 +99,7 @@ def test_explain_names_functions_tables_engine_and_plan() -> None:
         "Account[e.src]",
         "key computed",
         "serial, compiled",
-        "one state stage",
+        "one_stage",
         "because",
     ):
         assert part in text
