@@ -22,12 +22,11 @@ help:
 demo: $(READY)
 	@$(BIN)/mainstem demo
 
-# Three workers also on two cores: one of them often waits for Spark or a disk.
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: test
 
