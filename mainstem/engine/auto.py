@@ -302,26 +302,30 @@ class AutoExecutor(ParallelExecutor):
     def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         batch, label = plan.properties, strategy.label
         transactions = operations * batch.transactions / batch.operations  # of the usual length
-        self._learn_useful(ran, transactions, uses_versions(strategy))
-        work = (self.memory.cost or batch.cost) * transactions
+        seen = self._learn_useful(ran, transactions, uses_versions(strategy))
+        cost = self.memory.cost or batch.cost
+        if abs(seen / cost - 1) > SURPRISE:
+            return  # other work than what is known: that says nothing about the strategy
+        work = cost * transactions
         factor = float(seconds / max(work, 1e-9) / (plan.seconds[label] * batch.operations / batch.work))
         surprising = abs(factor / self.memory.factor(label) - 1) > SURPRISE
         plan.surprises = plan.surprises + 1 if surprising else 0
         self.memory.learn_time(label, factor)
 
-    def _learn_useful(self, ran: Ran, transactions: float, versions: bool = False) -> None:
-        """What the functions took, also when threads ran them.
+    def _learn_useful(self, ran: Ran, transactions: float, versions: bool = False) -> float:
+        """What the functions took, also when threads ran them; gives it per transaction.
 
         On versions, they make copies, and parts of aborted transactions run in vain or again. How much that adds is
         seen when a sample has just told the cost.
         """
         seconds = _useful(ran) / max(1.0, transactions)
-        if not versions or self.memory.cost is None:
-            self.memory.learn_cost(seconds)
-        elif self._inflation is None:
-            self._inflation = max(1.0, seconds / self.memory.cost)
-        else:
-            self.memory.learn_cost(seconds / self._inflation)
+        if versions and self.memory.cost is not None:
+            if self._inflation is None:
+                self._inflation = max(1.0, seconds / self.memory.cost)
+                return self.memory.cost
+            seconds /= self._inflation
+        self.memory.learn_cost(seconds)
+        return seconds
 
     def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
         cost = max(self.memory.cost or 0.0, 1e-9)

@@ -197,12 +197,13 @@ def planned(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> auto.AutoExecuto
     return executor
 
 
-def learn(executor: auto.AutoExecutor, strategy: Strategy, share: float) -> None:
-    """A batch took that share of the time of the serial run."""
+def learn(executor: auto.AutoExecutor, strategy: Strategy, share: float, dearer: float = 1.0) -> None:
+    """A batch took that share of the time of the serial run; its transactions were that much dearer than known."""
     assert executor._plan is not None
     batch = executor._plan.properties
-    ran = Ran(strategy.label, "", 2, Breakdown(batch.work, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
-    executor._learn(strategy, ran, share * batch.work, batch.operations)
+    work = dearer * batch.work
+    ran = Ran(strategy.label, "", 2, Breakdown(work, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
+    executor._learn(strategy, ran, share * work, batch.operations)
 
 
 def test_a_try_that_beats_the_serial_run_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,13 +235,23 @@ def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.Monkey
     executor, graph = planned(monkeypatch), Strategy("tpg", explore="ns")
     assert executor._plan is not None
     cost = executor.memory.cost
-    for useful in (1.4, 1.4, 1.4):
-        batch = executor._plan.properties
-        ran = Ran(graph.label, "", 2, Breakdown(useful * batch.work, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
-        executor._learn(graph, ran, 0.6 * batch.work, batch.operations)
+    for _ in range(3):
+        learn(executor, graph, 0.6 / 1.4, dearer=1.4)
     assert executor.memory.cost == pytest.approx(cost)
     executor._plan.best, executor._plan.age = graph, auto.REPLAN
     assert executor._cost_unknown()  # before a new plan, a sample tells
+
+
+@pytest.mark.parametrize("dearer", [8.0, 0.1])
+def test_transactions_that_cost_something_else_are_not_the_strategys_fault(
+    monkeypatch: pytest.MonkeyPatch, dearer: float
+) -> None:
+    executor, lock = planned(monkeypatch), Strategy("lock")
+    learn(executor, lock, 0.6)
+    for _ in range(6):
+        learn(executor, lock, 0.6, dearer)
+        assert executor.memory.factor("lock") == pytest.approx(0.6, rel=0.25)
+    assert executor.memory.cost == pytest.approx(dearer * properties().cost, rel=0.2)
 
 
 def test_executors_of_one_program_turn_to_their_own_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
     1  deposits only, scattered over all accounts
     2  deposits only; the skew rises, until most of them meet on a few accounts
-    3  still skewed, if less; the share of transfers rises, until there are no deposits left
-    4  scattered again, deposits and transfers; the share of aborts rises
+    3  scattered again; the share of transfers rises, until there are no deposits left
+    4  deposits and transfers, most of them on a few accounts; the share of aborts rises
 
     from mainstem.apps import ledger_work
     from mainstem.apps.workloads import dynamic
@@ -26,8 +26,7 @@ from mainstem.errors import InputError
 
 PHASES = {1: "scattered deposits", 2: "rising skew", 3: "rising share of transfers", 4: "rising share of aborts"}
 SKEW_MAX, TRANSFERS_MAX, ABORT_MAX = 1.6, 1.0, 0.9  # reached in the last step of their phase
-SKEW_LEFT = 1.2  # in phase 3
-SKEW_BASE = 0.2  # in phase 4
+SKEW_BASE = 0.2  # in phase 3; phase 4 has the largest
 TRANSFERS_BASE = 0.5  # in phase 4
 
 
@@ -39,8 +38,8 @@ def knobs(phase: int, step: int, steps: int) -> dict[str, float]:
     if phase == 2:
         return {"skew": SKEW_MAX * risen, "transfers": 0.0, "abort": 0.0}
     if phase == 3:
-        return {"skew": SKEW_LEFT, "transfers": TRANSFERS_MAX * risen, "abort": 0.0}
-    return {"skew": SKEW_BASE, "transfers": TRANSFERS_BASE, "abort": ABORT_MAX * risen}
+        return {"skew": SKEW_BASE, "transfers": TRANSFERS_MAX * risen, "abort": 0.0}
+    return {"skew": SKEW_MAX, "transfers": TRANSFERS_BASE, "abort": ABORT_MAX * risen}
 
 
 def phases(
