@@ -41,6 +41,7 @@ SAMPLE_SECONDS = 100e-6
 ASK_AGAIN = 32  # batches until figures of the machine, when they are missing, are looked for again
 PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
+DOUBTS = 6  # batches in a row: after so many, other work than what is known is how this strategy makes it look
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
@@ -84,6 +85,7 @@ class AutoExecutor(ParallelExecutor):
         self._plan: Plan | None = None
         self._batches = self._tried = 0
         self._warm: set[str] = set()  # strategies that have run here
+        self._doubts: dict[str, int] = {}  # by label: batches in a row of other work than what is known
         self._inflation: float | None = None  # time inside functions that run on versions, against `cost`
         self._costs: Costs | None = None
         self._ask_again = 0
@@ -304,7 +306,8 @@ class AutoExecutor(ParallelExecutor):
         transactions = operations * batch.transactions / batch.operations  # of the usual length
         seen = self._learn_useful(ran, transactions, uses_versions(strategy))
         cost = self.memory.cost or batch.cost
-        if abs(seen / cost - 1) > SURPRISE:
+        self._doubts[label] = self._doubts.get(label, 0) + 1 if abs(seen / cost - 1) > SURPRISE else 0
+        if 0 < self._doubts[label] <= DOUBTS:
             return  # other work than what is known: that says nothing about the strategy
         work = cost * transactions
         factor = float(seconds / max(work, 1e-9) / (plan.seconds[label] * batch.operations / batch.work))

@@ -254,6 +254,18 @@ def test_transactions_that_cost_something_else_are_not_the_strategys_fault(
     assert executor.memory.cost == pytest.approx(dearer * properties().cost, rel=0.2)
 
 
+def test_a_strategy_that_makes_every_transaction_dearer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads do that share a core, or its cache; serial batches in between say what transactions really cost."""
+    executor, lock = planned(monkeypatch), Strategy("lock")
+    assert executor._plan is not None and executor.memory.cost is not None
+    for _ in range(auto.DOUBTS + 1):
+        assert executor.memory.tries("lock") == 0
+        executor.memory.learn_cost(executor.memory.cost)
+        learn(executor, lock, 0.7, dearer=2.0)
+    assert executor.memory.factor("lock") == pytest.approx(1.4)
+    assert executor._plan.best is SERIAL
+
+
 def test_executors_of_one_program_turn_to_their_own_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     one = planned(monkeypatch)
     kind = one.memory.strategies
