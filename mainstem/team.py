@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -135,13 +136,34 @@ class Team:
         if run.errors:
             raise run.errors[0]
 
+    def beside(self, task: Callable[[], None]) -> Callable[[], None]:
+        """Has another thread call `task`, and goes on. What it gives waits for the end, and raises what `task` raised;
+        it may be called more than once, and must be called before the caller uses what `task` works on."""
+        run = _Run(lambda worker: task(), None)
+        with self._entry:
+            self._get_ready()
+            self._others[0].start(run)
+
+        def wait() -> None:
+            with self._entry:
+                self._finish(run)
+            if run.errors:
+                raise run.errors[0]
+
+        return wait
+
     def _run_together(self, run: _Run) -> None:
         try:
-            self._start_all(run)
+            self._get_ready()
+            for thread in self._others:
+                thread.start(run)
             run.work(0)
         except BaseException as error:
             run.fail(error)
-        # Also when an interrupt arrives meanwhile: nobody may go on with arrays that the caller has back.
+        self._finish(run)
+
+    def _finish(self, run: _Run) -> None:
+        """Also when an interrupt arrives meanwhile: nobody may go on with arrays that the caller has back."""
         while True:
             try:
                 self._finish_all()
@@ -149,14 +171,12 @@ class Team:
             except BaseException as error:
                 run.fail(error)
 
-    def _start_all(self, run: _Run) -> None:
-        self._finish_all()  # a second interrupt may have left threads at work
+    def _get_ready(self) -> None:
+        self._finish_all()  # a task beside, or after a second interrupt
         while len(self._others) < self.threads - 1:
             self._others.append(_Thread(len(self._others) + 1))
             self._callers_core = -1
         self._spread()
-        for thread in self._others:
-            thread.start(run)
 
     def _finish_all(self) -> None:
         for thread in self._others:
@@ -182,6 +202,25 @@ class Team:
         with self._entry:
             while self._others:
                 self._others.pop().end()
+
+
+class Crew(Protocol):
+    """What runs one task on all workers, and returns when all have returned (`Team.run`)."""
+
+    threads: int
+
+    def run(self, task: Task, control: np.ndarray | None = None) -> None: ...
+
+
+class Waiting:
+    """A team that starts when something else is ready."""
+
+    def __init__(self, team: Team, ready: Callable[[], None]) -> None:
+        self.threads, self._team, self._ready = team.threads, team, ready
+
+    def run(self, task: Task, control: np.ndarray | None = None) -> None:
+        self._ready()
+        self._team.run(task, control)
 
 
 _teams: weakref.WeakSet[Team] = weakref.WeakSet()

@@ -6,47 +6,76 @@ as many events as that takes. Their results stand before all others start, so ev
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mainstem.engine.layout import Batch
+from mainstem.team import team
 
-LEAST_SECONDS = 300e-6  # of laying out: in less, waking a thread and taking turns with it costs as much as it wins
-MOST_SHARE = 1 / 8  # of the events of a batch: costs may have changed
-AIM = 0.9  # of the time of laying out, as nothing else goes on when the first events take longer
+LEAST_SECONDS = 100e-6  # in less, waking a thread and taking turns with it costs as much as it wins
+MOST_SHARE = 1 / 4  # of the events of a batch: costs may have changed
+WAKING = 30e-6  # seconds until a thread that was asleep is at work
+STEP = 2.0  # times more than before, at most: preparing a batch may have been interrupted
+
+
+class Ahead:
+    """Events that run beside everything else until `wait`; none without `run`."""
+
+    def __init__(self, transactions: int = 0, run: Callable[[], None] | None = None) -> None:
+        self.transactions = transactions
+        self.started = time.perf_counter() + WAKING  # about when a thread would have
+        self.seconds = 0.0  # that they took, once they have ended
+        self._wait: Callable[[], None] | None = None
+        if run is not None:
+            self._run = run
+            self._wait = team(2).beside(self._timed)
+
+    def _timed(self) -> None:
+        self.started = time.perf_counter()
+        self._run()
+        self.seconds = time.perf_counter() - self.started
+
+    def wait(self) -> None:
+        """Returns when they have run."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait()
 
 
 @dataclass(frozen=True)
 class Laid:
-    """Operations of a batch, but for the transactions that have run already."""
+    """Operations of a batch, but for the transactions that have run already, or do so meanwhile."""
 
     batch: Batch
-    first: int  # transactions before it have run
+    first: int  # transactions before it are not laid out
     first_event: int
-    ahead: int = 0  # of those, transactions that ran meanwhile
-    seconds: float = 0.0  # that they took
+    ahead: Ahead
 
     @property
     def inflation(self) -> float:
         """Transactions that ran in the time of this batch, against those that are laid out."""
         left = self.batch.transactions - self.first
-        return (left + self.ahead) / max(1, left)
+        return (left + self.ahead.transactions) / max(1, left)
 
 
 class HeadStart:
     """How many events to run ahead, from what the last batch took."""
 
     def __init__(self) -> None:
-        self._layout = self._cost = 0.0  # seconds per transaction
+        self._room = self._cost = 0.0  # seconds per transaction: until all is prepared, and of running it
 
     def events(self, events: int, transactions: int) -> int:
-        layout = self._layout * transactions
-        if layout < LEAST_SECONDS or self._cost <= 0:
+        room = self._room * transactions
+        if room < LEAST_SECONDS or self._cost <= 0:
             return 0
-        wanted = AIM * layout / (self._cost * transactions / events)
+        wanted = room / (self._cost * transactions / events)
         return int(min(wanted, MOST_SHARE * events))
 
-    def learn_layout(self, seconds: float, transactions: int) -> None:
-        self._layout = seconds / max(1, transactions)
+    def learn_room(self, seconds: float, transactions: int) -> None:
+        """Seconds that another thread had until a batch of so many was prepared."""
+        room = max(0.0, seconds) / max(1, transactions)
+        self._room = min(room, STEP * self._room) if self._room > 0 else room
 
     def learn_cost(self, seconds: float, transactions: int) -> None:
         self._cost = seconds / max(1, transactions)

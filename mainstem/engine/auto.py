@@ -97,9 +97,7 @@ class AutoExecutor(ParallelExecutor):
         writing = [[p for p in f.parts if any(mode == OWN for _, mode in p.sites)] for f in program.functions]
         self._splits = np.array([max(1, len(parts)) for parts in writing])
 
-    def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
-        if count == 0:
-            return super()._execute(arrays, count)
+    def _choose_and_run(self, arrays: dict[str, Any], count: int) -> Ran:
         self._batches += 1
         first = self._sample(arrays, count) if self._at_once > 1 and self._cost_unknown() else 0
         if first and self._transactions_before(arrays, first) == count:  # events that are left have no functions
@@ -203,6 +201,7 @@ class AutoExecutor(ParallelExecutor):
         self._plan.age += 1
         strategy, why = self._next(self._plan)
         if strategy is SERIAL:
+            self._wait_for_ahead(arrays)
             return self._serial(arrays, count, laid.first_event, why)
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
         self._learn(strategy, ran, time.perf_counter() - start, max(1, batch.ops) * laid.inflation)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -117,23 +118,39 @@ class Executor:
 
     def _run_serially(self, arrays: dict[str, Any], first: int, end: int) -> None:
         """Runs some events of the batch, those before `first` having run."""
+        self._serial_call(arrays, first, end)()
+        if self._stopped_early(arrays):
+            if not self.list_keys(arrays):
+                raise _unresolved()
+            self._go_on_serially(arrays)
+
+    def _serial_call(self, arrays: dict[str, Any], first: int, end: int) -> Callable[[], None]:
+        """A call of the serial kernel with the arrays as they are now."""
         begin = arrays["begin"] = np.zeros(EVENTS + len(self.program.events), np.int64)
         begin[END] = end
         if first > 0:
             begin[FIRST] = first
             begin[EVENTS:] = np.bincount(arrays["kind"][:first], minlength=len(self.program.events))
             begin[TRANSACTION] = begin[EVENTS:] @ self._functions_of_kind
-        self._serial_kernel(*self._serial_arguments(arrays))
-        if begin[FIRST] < end:  # it met a new key, or more keys than ever before
-            if not self.list_keys(arrays):
-                raise _unresolved()
-            self._serial_kernel(*self._serial_arguments(arrays))
-            if begin[FIRST] < end:
-                raise _unresolved()
+        return partial(self._serial_kernel, *self._serial_arguments(arrays))
 
-    def list_keys(self, arrays: dict[str, Any]) -> bool:
-        """Has all rows that transactions of the batch may reach, and room to note them; False when it had before."""
-        if not self.operations.list_keys(arrays):
+    @staticmethod
+    def _stopped_early(arrays: dict[str, Any]) -> bool:
+        """Whether the serial kernel met a new key, or more keys than ever before."""
+        return bool(arrays["begin"][FIRST] < arrays["begin"][END])
+
+    def _go_on_serially(self, arrays: dict[str, Any]) -> None:
+        """From where it stopped, all keys being listed now."""
+        self._serial_kernel(*self._serial_arguments(arrays))
+        if self._stopped_early(arrays):
+            raise _unresolved()
+
+    def list_keys(self, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> bool:
+        """Has all rows that transactions of the batch may reach, and room to note them; False when it had before.
+
+        `before_new` is called before tables and their indices change.
+        """
+        if not self.operations.list_keys(arrays, before_new):
             return False
         self._add_marks(arrays)
         return True

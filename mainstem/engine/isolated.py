@@ -49,9 +49,9 @@ class IsolatedExecutor(AutoExecutor):
             self.recorder.first_seq = first_seq
         return super().run(batch, first_seq)
 
-    def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
-        if count == 0 or not self._asked:
-            return super()._execute(arrays, count)
+    def _choose_and_run(self, arrays: dict[str, Any], count: int) -> Ran:
+        if not self._asked:
+            return super()._choose_and_run(arrays, count)
         return self._parallel(arrays, count, 0)
 
     def _why_serial(self, count: int) -> str | None:
@@ -64,7 +64,7 @@ class IsolatedExecutor(AutoExecutor):
             self._look(laid.batch, arrays, laid.first)
         strategy, why = self._strategy()
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
-        self._learn_useful(ran, laid.ahead + count - laid.first)
+        self._learn_useful(ran, laid.ahead.transactions + count - laid.first)
         return ran
 
     def _look(self, batch: Batch, arrays: dict[str, Any], first: int) -> None:

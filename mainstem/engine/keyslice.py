@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +37,11 @@ class KeySlice:
         self._own: list[Any] = [_NOTHING] * plan.arguments  # what the batch gives is left out: it must not live on
         self._facts = np.zeros(max(1, len(plan.listed) * FACTS), np.int64)
 
-    def resolve(self, arrays: dict[str, Any]) -> dict[int, int]:
-        """Adds the rows of all computed keys; gives the largest number of dynamic keys of one event, per table."""
+    def resolve(self, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> dict[int, int]:
+        """Adds the rows of all computed keys; gives the largest number of dynamic keys of one event, per table.
+
+        `before_new` is called before rows are added for dynamic keys that have none.
+        """
         plan, pos = self._plan, arrays[self._plan.pos]
         ends = [self._scratch.array(keys.ends, len(pos), np.int64) for keys in plan.listed]
         arguments = self._run(pos, ends, arrays)
@@ -50,7 +54,7 @@ class KeySlice:
             arrays[name] = arguments[place]
         most = {}
         for n, (keys, end) in enumerate(zip(plan.listed, ends, strict=True)):
-            arrays[keys.target] = self._listed(n, keys, end, arguments)
+            arrays[keys.target] = self._listed(n, keys, end, arguments, before_new)
             most[keys.table] = int(self._facts[n * FACTS + MOST])
         return most
 
@@ -89,9 +93,12 @@ class KeySlice:
                     arguments[place] = self._own[place] = np.empty(int(end[-1] * _SPARE), np.int64)
         return grown
 
-    def _listed(self, number: int, keys: ListedPlan, ends: np.ndarray, arguments: list[Any]) -> Listed:
+    def _listed(
+        self, number: int, keys: ListedPlan, ends: np.ndarray, arguments: list[Any], before_new: Callable[[], None]
+    ) -> Listed:
         rows = arguments[keys.row]
         if self._facts[number * FACTS + FOUND] < 0:
+            before_new()
             parts = [arguments[place][: ends[-1]] for place in keys.parts]
             self._tables[keys.table].index.resolve(parts, out=rows[: ends[-1]])
         return Listed(ends, rows, arguments[keys.site], arguments[keys.turn])

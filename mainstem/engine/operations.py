@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,13 +64,16 @@ class Operations:
         self._add_tables(arrays)
         return arrays
 
-    def list_keys(self, arrays: dict[str, Any]) -> bool:
-        """Adds the rows of keys that vary in loops, of all events of the batch; False when it was done before."""
+    def list_keys(self, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> bool:
+        """Adds the rows of keys that vary in loops, of all events of the batch; False when it was done before.
+
+        `before_new` is called before tables and their indices change: others may be reading them until then.
+        """
         if not self._waiting:
             return False
         start = time.perf_counter()
         for function in self._waiting:
-            self._run_slice(function, arrays)
+            self._run_slice(function, arrays, before_new)
         self._waiting = []
         self._add_tables(arrays)
         self.listing += time.perf_counter() - start
@@ -126,10 +129,10 @@ class Operations:
                 for target in plan.targets:
                     arrays[target] = rows
 
-    def _run_slice(self, function: int, arrays: dict[str, Any]) -> None:
+    def _run_slice(self, function: int, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> None:
         slice_, fixed = self._slices[function], self._functions[function].fixed_room
         assert slice_ is not None
-        for table, most in slice_.resolve(arrays).items():
+        for table, most in slice_.resolve(arrays, before_new).items():
             self.room[table] = max(self.room[table], fixed[table] + most)
 
     def _plain_rows(self, plan: PlainPlan, dense: bool, arrays: dict[str, Any]) -> np.ndarray:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mainstem.engine.ahead import HeadStart, Laid
+from mainstem.engine.ahead import Ahead, HeadStart, Laid
 from mainstem.engine.entry import EntryPoint
 from mainstem.engine.executor import Executor
 from mainstem.engine.kernels import load
@@ -21,7 +22,7 @@ from mainstem.engine.weights import Weights
 from mainstem.engine.work import Work
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.team import default_threads, team
+from mainstem.team import default_threads
 
 
 class ParallelExecutor(Executor):
@@ -37,7 +38,7 @@ class ParallelExecutor(Executor):
         self.versioned = EntryPoint("versioned", program.versioned, jit)
         self.weights = Weights(len(program.functions))
         self._layout: Layout | None = None
-        self._head_start = HeadStart()
+        self._head_start, self._ahead = HeadStart(), Ahead()
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 
@@ -50,35 +51,41 @@ class ParallelExecutor(Executor):
     def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
         if count == 0:
             return super()._execute(arrays, count)
+        try:
+            return self._choose_and_run(arrays, count)
+        finally:
+            self._ahead.wait()  # also after a failure: nobody may go on with arrays that others have back
+
+    def _choose_and_run(self, arrays: dict[str, Any], count: int) -> Ran:
         return self.run_with(self.strategy, arrays, count)
 
     def lay_out(self, arrays: dict[str, Any], count: int, first_event: int = 0) -> Laid:
-        """Operations of the events from `first_event` on, those before having run; the next ones run meanwhile."""
-        self.list_keys(arrays)
+        """Operations of the events from `first_event` on, those before having run. The next ones run meanwhile, and
+        until `_wait_for_ahead`."""
+        first, end = self._ahead_of(arrays, count, first_event)
+        if end > first_event:
+            before = self._transactions_before(arrays, first_event)
+            self._ahead = Ahead(first - before, self._serial_call(arrays, first_event, end))
+        else:
+            self._ahead = Ahead()
+        self.list_keys(arrays, self._ahead.wait)
+        return Laid(self.layout.batch(arrays, count, self.operations.scratch, first), first, end, self._ahead)
+
+    def _ahead_of(self, arrays: dict[str, Any], count: int, first_event: int) -> tuple[int, int]:
+        """The first transaction to be laid out, and its event."""
         before, end = self._transactions_before(arrays, first_event), first_event
         if self._may_run_ahead:
             end += self._head_start.events(len(arrays["kind"]) - first_event, count - before)
         first = self._transactions_before(arrays, end)
         if first == count:  # events after them have no functions: something must be left for the strategy
-            first, end = before, first_event
-        found: list[Batch] = []
-        seconds = [0.0, 0.0]
+            return before, first_event
+        return first, end
 
-        def prepare(worker: int) -> None:
-            start = time.perf_counter()
-            if worker == 0:
-                found.append(self.layout.batch(arrays, count, self.operations.scratch, first))
-            else:
-                self._run_serially(arrays, first_event, end)
-            seconds[worker] = time.perf_counter() - start
-
-        if end > first_event:
-            team(2).run(prepare)
-            self._head_start.learn_cost(seconds[1], first - before)
-        else:
-            prepare(0)
-        self._head_start.learn_layout(seconds[0], count - first)
-        return Laid(found[0], first, end, first - before, seconds[1])
+    def _wait_for_ahead(self, arrays: dict[str, Any]) -> None:
+        """Returns when all events before those that are laid out have run."""
+        self._ahead.wait()
+        if self._ahead.transactions and self._stopped_early(arrays):
+            self._go_on_serially(arrays)
 
     @property
     def _may_run_ahead(self) -> bool:
@@ -101,9 +108,9 @@ class ParallelExecutor(Executor):
         code = scratch.array("code", count, np.int64)
         arrays["ret"][first:] = 0
         works = split(self._work(strategy, batch, own, code, first))
-        versions = self._versions(batch, works)
-        clock.constructed()
-        run_works(works)
+        ready = self._ready(arrays, clock, laid)
+        versions = self._versions(batch, works, ready)
+        run_works(works, ready)
         if versions is not None:
             for work in works:
                 if uses_versions(work.strategy):
@@ -115,10 +122,23 @@ class ParallelExecutor(Executor):
         self._note_changes(batch, versions)
         load("verdicts", self.jit).hand_over(first, code, arrays["code"], arrays["ret"])
         retries = sum(work.retries for work in works)
-        breakdown = clock.breakdown(works, laid.seconds)
-        if not laid.ahead:
-            self._head_start.learn_cost(breakdown.useful + breakdown.abort, count - first)
+        breakdown = clock.breakdown(works, laid.ahead.seconds)
+        self._head_start.learn_cost(breakdown.useful + breakdown.abort, laid.ahead.transactions + count - first)
         return Ran(strategy.label, why, self.threads, breakdown, retries)
+
+    def _ready(self, arrays: dict[str, Any], clock: _Clock, laid: Laid) -> Callable[[], None]:
+        """What waits, the first time that it is called, until the strategy can begin."""
+        waiting = True
+
+        def ready() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                clock.constructed()
+                self._head_start.learn_room(time.perf_counter() - laid.ahead.started, len(laid.batch.fn) - laid.first)
+                self._wait_for_ahead(arrays)
+
+        return ready
 
     def _work(self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int) -> Work:
         todo = np.arange(first, batch.transactions)
@@ -138,7 +158,7 @@ class ParallelExecutor(Executor):
             own[f"U{i}"] = scratch.array(f"U{i}", workers * room, table.rows.dtype).reshape(shape)
         return own
 
-    def _versions(self, batch: Batch, works: list[Work]) -> Versions | None:
+    def _versions(self, batch: Batch, works: list[Work], ready: Callable[[], None]) -> Versions | None:
         """Versions for the works that need them, with the graphs of each."""
         if not any(uses_versions(work.strategy) for work in works):
             return None
@@ -146,6 +166,7 @@ class ParallelExecutor(Executor):
         for n, work in enumerate(works):
             if uses_versions(work.strategy):
                 work.on_versions(versions, parts=uses_parts(work.strategy), name=str(n))
+        ready()
         self.layout.fill(batch, versions, self.operations.scratch)
         return versions
 

@@ -124,7 +124,7 @@ def test_changed_rows_before_and_after_a_stop_are_noted(jit: bool) -> None:
 def test_keys_are_listed_only_where_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = []
     whole = Operations.list_keys
-    monkeypatch.setattr(Operations, "list_keys", lambda self, arrays: listed.append(1) or whole(self, arrays))
+    monkeypatch.setattr(Operations, "list_keys", lambda self, *given: listed.append(1) or whole(self, *given))
     executor, batches = executor_and_batches([[1, 2], [2, 3], [3, 1], [1], [9], [2]], 3)
     seen = []
     for number, batch in enumerate(batches):

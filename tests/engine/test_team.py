@@ -142,6 +142,60 @@ def test_callers_on_several_threads_take_turns() -> None:
     assert inside == [0] and most[0] <= 2
 
 
+def test_a_task_beside_runs_on_another_thread_until_it_is_waited_for() -> None:
+    go_on, seen = threading.Event(), []
+
+    def task() -> None:
+        go_on.wait(60)
+        seen.append(threading.get_ident())
+
+    wait = team(2).beside(task)
+    assert not seen
+    go_on.set()
+    wait()
+    assert len(seen) == 1 and seen[0] != threading.get_ident()
+    wait()  # once more does no harm
+
+
+def test_a_run_waits_for_a_task_beside() -> None:
+    seen: list[object] = []
+    wait = team(2).beside(lambda: (time.sleep(0.05), seen.append("beside")) and None)
+    team(2).run(seen.append)
+    wait()
+    assert seen[0] == "beside" and sorted(seen[1:]) == [0, 1]  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_a_task_beside_raises_is_raised_by_waiting(error: type[BaseException]) -> None:
+    def task() -> None:
+        raise error("beside")
+
+    wait = team(2).beside(task)
+    with pytest.raises(error, match="beside"):
+        wait()
+    team(2).run(lambda w: None)
+
+
+def test_an_interrupt_while_waiting_comes_after_the_task_beside() -> None:
+    done = []
+
+    def task() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        done.append(1)
+
+    def run() -> None:
+        wait = team(2).beside(task)
+        try:
+            time.sleep(1)
+        finally:
+            wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [1]
+
+
 def test_a_forked_process_has_threads_of_its_own() -> None:
     script = """
 import os
@@ -181,5 +235,5 @@ def test_an_interrupt_stops_works_that_run_at_once() -> None:
         ended.append(work)
 
     with pytest.raises(KeyboardInterrupt):
-        run_at_once(works, run)  # type: ignore[arg-type]
+        run_at_once(works, run, lambda: None)  # type: ignore[arg-type]
     assert len(ended) == 2

@@ -12,11 +12,11 @@ from mainstem.engine.strategies.nested import run_at_once, split
 from mainstem.engine.strategies.tpg import run_tpg
 from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk, run_nolock, run_pat, run_serial
 from mainstem.engine.work import Work
-from mainstem.team import Team
+from mainstem.team import Crew
 
 __all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_parts", "uses_versions"]
 
-RUNNERS: dict[str, Callable[[Work, Team], object]] = {
+RUNNERS: dict[str, Callable[[Work, Crew], object]] = {
     "serial": run_serial,
     "nolock": run_nolock,
     "lock": run_lock,
@@ -47,6 +47,7 @@ def keeping_versions(strategy: Strategy) -> Strategy:
     return strategy if uses_versions(strategy) else Strategy("mvlk")
 
 
-def run_works(works: list[Work]) -> None:
-    """Runs all works of a batch at the same time."""
-    run_at_once(works, lambda work, team: RUNNERS[work.strategy.engine](work, team))
+def run_works(works: list[Work], ready: Callable[[], None]) -> None:
+    """Runs all works of a batch at the same time. `ready` returns when the tables are as the first transaction finds
+    them; a single work is prepared before it is called."""
+    run_at_once(works, lambda work, team: RUNNERS[work.strategy.engine](work, team), ready)

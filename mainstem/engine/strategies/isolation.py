@@ -11,10 +11,10 @@ from mainstem.engine.kernels.control import LINE
 from mainstem.engine.work import Work, operations_of
 from mainstem.lang.program import LEVELS
 from mainstem.state import words
-from mainstem.team import Team
+from mainstem.team import Crew
 
 
-def run_locked(work: Work, team: Team) -> None:
+def run_locked(work: Work, team: Crew) -> None:
     """The protocol with locks, at the level of the strategy."""
     level, b = _prepared(work)
     bound, run, ticket = work.versioned(), load("locked", work.jit).locked_run, work.room("ticket", work.batch.ops)
@@ -29,7 +29,7 @@ def run_locked(work: Work, team: Team) -> None:
     _finish(work, b, retries)
 
 
-def run_stamped(work: Work, team: Team) -> None:
+def run_stamped(work: Work, team: Crew) -> None:
     """The protocol with timestamps, at the level of the strategy."""
     level, b = _prepared(work)
     kernels, bound = load("stamped", work.jit), work.versioned()

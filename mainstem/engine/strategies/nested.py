@@ -16,7 +16,7 @@ import numpy as np
 from mainstem.engine.options import COLD, HOT, Strategy
 from mainstem.engine.strategies.whole import Components, find_components
 from mainstem.engine.work import Work
-from mainstem.team import STOP_WORD, Team, team
+from mainstem.team import STOP_WORD, Crew, Team, Waiting, team
 
 
 def split(work: Work) -> list[Work]:
@@ -86,14 +86,15 @@ def _share_threads(work: Work, works: list[Work]) -> None:
 _teams: dict[tuple[int, int], Team] = {}
 
 
-def run_at_once(works: list[Work], run: Callable[[Work, Team], object]) -> None:
+def run_at_once(works: list[Work], run: Callable[[Work, Crew], object], ready: Callable[[], None]) -> None:
     """Every work on a team of its own, all at the same time; the first error is raised when all have ended.
 
     An interrupt reaches this thread only: it tells all works to stop, and waits for them.
     """
     if len(works) == 1:
-        run(works[0], team(works[0].threads))
+        run(works[0], Waiting(team(works[0].threads), ready))
         return
+    ready()
     errors: list[BaseException] = []
 
     def one(n: int, work: Work) -> None:

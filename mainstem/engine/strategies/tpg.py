@@ -9,10 +9,10 @@ import numpy as np
 from mainstem.engine.kernels.control import LINE
 from mainstem.engine.strategies.precedence import Precedence, Tally, build, group_vertices
 from mainstem.engine.work import Work
-from mainstem.team import Team
+from mainstem.team import Crew
 
 
-def run_tpg(work: Work, team: Team) -> Tally:
+def run_tpg(work: Work, team: Crew) -> Tally:
     """Runs the vertices of `work`; then `op_ver` and the failures in `v_code` are those of the serial run."""
     if len(work.todo) == 0:
         return Tally()

@@ -9,19 +9,19 @@ import numpy as np
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
 from mainstem.engine.work import Work
-from mainstem.team import Team
+from mainstem.team import Crew
 
 PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
 BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest
 
 
-def run_serial(work: Work, team: Team) -> None:
+def run_serial(work: Work, team: Crew) -> None:
     """In order, on one thread: a group of a nested run."""
     bound = work.direct()
     load("locks", work.jit).nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, 0)
 
 
-def run_nolock(work: Work, team: Team) -> None:
+def run_nolock(work: Work, team: Crew) -> None:
     """All at once, guarded by nothing: wrong where transactions meet. An upper bound for the others."""
     bound, kernels = work.direct(), load("locks", work.jit)
     team.run(
@@ -30,7 +30,7 @@ def run_nolock(work: Work, team: Team) -> None:
     )
 
 
-def run_lock(work: Work, team: Team) -> None:
+def run_lock(work: Work, team: Crew) -> None:
     """Ordered two-phase locking with lockAhead."""
     bound, kernels, locks = work.direct(), load("locks", work.jit), _locks(work)
     claim = kernels.choose_claim(work.todo, work.txn_lo, work.op_prev, team.threads)
@@ -51,7 +51,7 @@ def _locks(work: Work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return work.room("ticket", ops), shared, work.zeros("lock", 2 * rows)
 
 
-def run_mvlk(work: Work, team: Team) -> None:
+def run_mvlk(work: Work, team: Crew) -> None:
     """Versions, and a counter of finished writes for each row."""
     bound, kernels = work.versioned(), load("mvlk", work.jit)
     lwm = work.zeros("lwm", work.batch.rows)
@@ -64,7 +64,7 @@ def run_mvlk(work: Work, team: Team) -> None:
     )  # fmt: skip
 
 
-def run_pat(work: Work, team: Team) -> None:
+def run_pat(work: Work, team: Crew) -> None:
     """Like `lock`, with a counter for each partition of the rows."""
     bound, kernels = work.direct(), load("locks", work.jit)
     partitions = work.strategy.partitions or PARTITIONS_PER_THREAD * team.threads
@@ -83,7 +83,7 @@ def run_pat(work: Work, team: Team) -> None:
     )  # fmt: skip
 
 
-def run_components(work: Work, team: Team) -> None:
+def run_components(work: Work, team: Crew) -> None:
     """Connected components of the conflict graph, packed by measured weight, each in order."""
     bound, kernels, count = work.direct(), load("components", work.jit), len(work.todo)
     found = find_components(work)
