@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mainstem.engine.layout import Batch
+from mainstem.engine.layout import Numbered
 from mainstem.team import team
 
-LEAST_SECONDS = 100e-6  # in less, waking a thread and taking turns with it costs as much as it wins
+LEAST_SECONDS = 300e-6  # in less, waking a thread and taking turns with it costs as much as it wins
 MOST_SHARE = 1 / 4  # of the events of a batch: costs may have changed
 WAKING = 30e-6  # seconds until a thread that was asleep is at work
 STEP = 2.0  # times more than before, at most: preparing a batch may have been interrupted
@@ -45,9 +45,9 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Laid:
-    """Operations of a batch, but for the transactions that have run already, or do so meanwhile."""
+    """The transactions of a batch, but for those that have run already, or do so meanwhile."""
 
-    batch: Batch
+    numbered: Numbered
     first: int  # transactions before it are not laid out
     first_event: int
     ahead: Ahead
@@ -55,7 +55,7 @@ class Laid:
     @property
     def inflation(self) -> float:
         """Transactions that ran in the time of this batch, against those that are laid out."""
-        left = self.batch.transactions - self.first
+        left = len(self.numbered) - self.first
         return (left + self.ahead.transactions) / max(1, left)
 
 

@@ -20,12 +20,12 @@ from mainstem.engine.experience import SURPRISE, TRIES, Memory
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels import properties as places
 from mainstem.engine.kernels.control import OWN
-from mainstem.engine.layout import Batch
+from mainstem.engine.layout import Batch, Numbered
 from mainstem.engine.model import Costs, Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.result import Ran
-from mainstem.engine.strategies import uses_versions
+from mainstem.engine.strategies import uses_operations, uses_versions
 from mainstem.engine.strategies.whole import find_components
 from mainstem.lang import Program
 from mainstem.state import State
@@ -193,10 +193,10 @@ class AutoExecutor(ParallelExecutor):
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
         start = time.perf_counter()
         laid = self.lay_out(arrays, count, first_event)
-        batch, first = laid.batch, laid.first
-        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, batch):
+        numbered, first = laid.numbered, laid.first
+        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, numbered):
             laying_out = time.perf_counter() - start
-            self._plan = self._make_plan(batch, arrays, first)
+            self._plan = self._make_plan(numbered, arrays, first)
             start = time.perf_counter() - laying_out  # planning is not the strategy's fault
         self._plan.age += 1
         strategy, why = self._next(self._plan)
@@ -204,21 +204,32 @@ class AutoExecutor(ParallelExecutor):
             self._wait_for_ahead(arrays)
             return self._serial(arrays, count, laid.first_event, why)
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
-        self._learn(strategy, ran, time.perf_counter() - start, max(1, batch.ops) * laid.inflation)
+        operations = self._operations(strategy, self._plan.properties, numbered)
+        self._learn(strategy, ran, time.perf_counter() - start, operations * laid.inflation)
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
-    def _changed_much(self, plan: Plan, batch: Batch | None = None) -> bool:
+    def _operations(self, strategy: Strategy, usual: Properties, numbered: Numbered) -> float:
+        """Those of the batch, or as many as its transactions usually have when nobody has counted them."""
+        if uses_operations(strategy):
+            return max(1, numbered.batch.ops)
+        return usual.operations / usual.transactions * (len(numbered) - numbered.start)
+
+    def _changed_much(self, plan: Plan, numbered: Numbered | None = None) -> bool:
         cost = self.memory.cost or plan.properties.cost
         return (
             plan.surprises >= SURPRISES
             or abs(cost / plan.properties.cost - 1) > SURPRISE
             or abs(self.memory.aborts - plan.properties.aborts) > DRIFT
-            or (batch is not None and abs(_dependent(batch) - plan.properties.dependent) > DRIFT)
+            or (
+                numbered is not None
+                and uses_operations(plan.best)  # else they would be laid out for this only
+                and abs(_dependent(numbered.batch) - plan.properties.dependent) > DRIFT
+            )
         )
 
-    def _make_plan(self, batch: Batch, arrays: dict[str, Any], first: int) -> Plan:
-        found = self._properties(batch, arrays, first)
+    def _make_plan(self, numbered: Numbered, arrays: dict[str, Any], first: int) -> Plan:
+        found = self._properties(numbered, arrays, first)
         self.memory.begin_plan(found)
         assert self._costs is not None
         predicted = {s: predict(s, found, self._costs, self._at_once) for s in (SERIAL, *SAFE)}
@@ -329,7 +340,8 @@ class AutoExecutor(ParallelExecutor):
         self.memory.learn_cost(seconds)
         return seconds
 
-    def _properties(self, batch: Batch, arrays: dict[str, Any], first: int) -> Properties:
+    def _properties(self, numbered: Numbered, arrays: dict[str, Any], first: int) -> Properties:
+        batch = numbered.batch
         cost = max(self.memory.cost or 0.0, 1e-9)
         room = self.operations.scratch.array
         per_row = [room(f"auto {n}", batch.rows, np.int64) for n in ("wrote", "locked", "read", "part")]
@@ -341,7 +353,7 @@ class AutoExecutor(ParallelExecutor):
             *per_row, found,
         )  # fmt: skip
         transactions = batch.transactions - first
-        components = find_components(self._work(SERIAL, batch, arrays, self._scratch_code(batch), first))
+        components = find_components(self._work(SERIAL, numbered, arrays, self._scratch_code(batch), first))
         work = 1_000 * transactions
         splittable = float(np.mean(self._splits[batch.fn[first:]] > 1))
         return Properties(

@@ -44,6 +44,7 @@ class Executor:
             for n, (name, type_) in enumerate(program.outputs)
         ]
         self._functions_of_kind = np.array([len(group) for group in program.per_kind], np.int64)
+        self._one_each = bool(np.all(self._functions_of_kind == 1))  # events and transactions have the same numbers
         self._mark = 0
         count = len(program.tables)
         self._marks = [np.zeros(0, np.int64) for _ in range(count)]

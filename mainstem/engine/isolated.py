@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainstem.engine.auto import REPLAN, AutoExecutor
-from mainstem.engine.layout import Batch
+from mainstem.engine.layout import Numbered
 from mainstem.engine.options import PROTOCOL_ENGINES, Level, Strategy
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import BatchResult, Ran
@@ -61,17 +61,17 @@ class IsolatedExecutor(AutoExecutor):
     def _parallel(self, arrays: dict[str, Any], count: int, first_event: int) -> Ran:
         laid = self.lay_out(arrays, count, first_event)
         if any(level.protocol == "auto" and not level.in_order for level in self._levels):
-            self._look(laid.batch, arrays, laid.first)
+            self._look(laid.numbered, arrays, laid.first)
         strategy, why = self._strategy()
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
         self._learn_useful(ran, laid.ahead.transactions + count - laid.first)
         return ran
 
-    def _look(self, batch: Batch, arrays: dict[str, Any], first: int) -> None:
+    def _look(self, numbered: Numbered, arrays: dict[str, Any], first: int) -> None:
         """Counts conflicts, in one batch of some."""
         self._looked += 1
-        if self._looked % REPLAN == 0 and batch.transactions > first:
-            self._near = self._properties(batch, arrays, first).near
+        if self._looked % REPLAN == 0 and len(numbered) > first:
+            self._near = self._properties(numbered, arrays, first).near
 
     def _strategy(self) -> tuple[Strategy, str]:
         chosen = [self._at(level) for level in self._levels]

@@ -1,8 +1,10 @@
-"""A batch as operations, and operations as vertices (`docs/design/engine.md`). Every strategy reads these arrays."""
+"""A batch as transactions, these as operations, and operations as vertices (`docs/design/engine.md`). Every strategy
+reads these arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +14,7 @@ from mainstem.engine.buffers import Scratch
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.link import MARK, ROW_WORDS
 from mainstem.engine.operations import Listed
+from mainstem.engine.requests import RequestLayout, Requests
 from mainstem.lang import Program
 from mainstem.state import TableState, words
 
@@ -85,12 +88,37 @@ class Graph:
         return int(self.t_lo[len(self.todo)])
 
 
+@dataclass
+class Numbered:
+    """The transactions of a batch in their order. What only some strategies need is made when it is asked for."""
+
+    layout: Layout
+    arrays: dict[str, Any]
+    scratch: Scratch
+    fn: np.ndarray
+    ev: np.ndarray
+    txns: list[np.ndarray]  # of each function
+    start: int  # transactions before it have run
+
+    def __len__(self) -> int:
+        return len(self.fn)
+
+    @cached_property
+    def batch(self) -> Batch:
+        return self.layout.operations(self)
+
+    @cached_property
+    def requests(self) -> Requests:
+        return self.layout.requests(self)
+
+
 class Layout:
     """Builds batches and graphs of one program on one state."""
 
     def __init__(self, program: Program, tables: list[TableState], jit: bool) -> None:
         self.program, self.tables, self.jit = program, tables, jit
         self.link, self.vertices = load("link", jit), load("vertices", jit)
+        self._requests = RequestLayout(program, jit)
         groups = program.per_kind
         self._group_lo = np.cumsum([0, *(len(g) for g in groups)])
         self._group_fn = np.array([f for g in groups for f in g], np.int64)
@@ -106,18 +134,35 @@ class Layout:
 
     # -- operations ---------------------------------------------------------------------------------------------
 
-    def batch(self, arrays: dict[str, Any], transactions: int, scratch: Scratch, start: int = 0) -> Batch:
-        """Numbers transactions and links the operations of those from `start` on."""
-
-        def room(name: str, count: int) -> np.ndarray:
-            return scratch.array(f"layout {name}", count, np.int64)
-
-        fn, ev, fn_txn = room("fn", transactions), room("ev", transactions), room("fn_txn", transactions)
+    def number(self, arrays: dict[str, Any], transactions: int, scratch: Scratch, start: int = 0) -> Numbered:
+        """The transactions of a batch, of which those before `start` have run."""
+        fn, ev, fn_txn = (scratch.array(f"layout {name}", transactions, np.int64) for name in ("fn", "ev", "fn_txn"))
         seen = np.zeros(max(1, len(self.program.events)), np.int64)
         fn_lo = np.cumsum([0, *(len(arrays[f"pos{f.kind}"]) for f in self.program.functions)])
         self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, fn_lo, fn, ev, fn_txn)
-        txns = [fn_txn[a:b] for a, b in pairwise(fn_lo)]
-        inst = self._instances(arrays, fn, txns, start, room)
+        return Numbered(self, arrays, scratch, fn, ev, [fn_txn[a:b] for a, b in pairwise(fn_lo)], start)
+
+    def batch(self, arrays: dict[str, Any], transactions: int, scratch: Scratch) -> Batch:
+        """All operations of a batch."""
+        return self.number(arrays, transactions, scratch).batch
+
+    def requests(self, numbered: Numbered) -> Requests:
+        self._number_rows()
+        return self._requests.list(numbered, self._table_lo.tolist())
+
+    @property
+    def all_rows(self) -> int:
+        """Of all tables, as the requests of the last batch number them."""
+        return int(self._table_lo[-1])
+
+    def operations(self, numbered: Numbered) -> Batch:
+        """Links the operations of transactions."""
+
+        def room(name: str, count: int) -> np.ndarray:
+            return numbered.scratch.array(f"layout {name}", count, np.int64)
+
+        transactions = len(numbered.fn)
+        inst = self._instances(numbered, room)
         total = len(inst["row"])
         self._stamp()
         bases = np.zeros(max(1, len(self.tables)), np.int64)
@@ -131,16 +176,15 @@ class Layout:
             *per_row.values(), txn_lo, *per_op.values(), alias,
         )  # fmt: skip
         return Batch(
-            fn=fn, ev=ev, inst_lo=inst["lo"], inst_op=inst_op, inst_site=inst["site"], inst_turn=inst["turn"],
-            alias=alias, txn_lo=txn_lo, rows=rows, bases=bases,
+            fn=numbered.fn, ev=numbered.ev, inst_lo=inst["lo"], inst_op=inst_op, inst_site=inst["site"],
+            inst_turn=inst["turn"], alias=alias, txn_lo=txn_lo, rows=rows, bases=bases,
             **{f"op_{name}": array for name, array in per_op.items()},
             **{f"row_{name}": array for name, array in per_row.items()},
         )  # fmt: skip
 
-    def _instances(
-        self, arrays: dict[str, Any], fn: np.ndarray, txns: list[np.ndarray], start: int, room: Any
-    ) -> dict[str, np.ndarray]:
+    def _instances(self, numbered: Numbered, room: Any) -> dict[str, np.ndarray]:
         """Every (transaction, site) pair, listed keys one by one: its row in the numbering of all tables."""
+        arrays, fn, txns, start = numbered.arrays, numbered.fn, numbered.txns, numbered.start
         self._number_rows()
         listed: list[tuple[int, int, Listed]] = []
         for f in self.program.functions:

@@ -13,7 +13,7 @@ from mainstem.engine.entry import EntryPoint
 from mainstem.engine.executor import Executor
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import ABORT, EXPLORE, LOCK, SYNC, USEFUL
-from mainstem.engine.layout import Batch, Layout, Versions
+from mainstem.engine.layout import Layout, Numbered, Versions
 from mainstem.engine.options import Strategy
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import Breakdown, Ran
@@ -60,7 +60,7 @@ class ParallelExecutor(Executor):
         return self.run_with(self.strategy, arrays, count)
 
     def lay_out(self, arrays: dict[str, Any], count: int, first_event: int = 0) -> Laid:
-        """Operations of the events from `first_event` on, those before having run. The next ones run meanwhile, and
+        """The transactions of events from `first_event` on, those before having run. The next ones run meanwhile, and
         until `_wait_for_ahead`."""
         first, end = self._ahead_of(arrays, count, first_event)
         if end > first_event:
@@ -69,7 +69,7 @@ class ParallelExecutor(Executor):
         else:
             self._ahead = Ahead()
         self.list_keys(arrays, self._ahead.wait)
-        return Laid(self.layout.batch(arrays, count, self.operations.scratch, first), first, end, self._ahead)
+        return Laid(self.layout.number(arrays, count, self.operations.scratch, first), first, end, self._ahead)
 
     def _ahead_of(self, arrays: dict[str, Any], count: int, first_event: int) -> tuple[int, int]:
         """The first transaction to be laid out, and its event."""
@@ -93,6 +93,8 @@ class ParallelExecutor(Executor):
         return self.jit and self.threads > 1 and self.recorder is None and self.changes is None
 
     def _transactions_before(self, arrays: dict[str, Any], event: int) -> int:
+        if self._one_each:
+            return event
         return int(self._functions_of_kind[arrays["kind"][:event]].sum())
 
     def run_with(
@@ -103,23 +105,25 @@ class ParallelExecutor(Executor):
         clock = _Clock(self.jit)
         scratch = self.operations.scratch
         laid = laid or self.lay_out(arrays, count, first_event)
-        batch, first = laid.batch, laid.first
+        numbered, first = laid.numbered, laid.first
         own = {**arrays, **self._own_arrays(self.threads + len(strategy.groups))}
         code = scratch.array("code", count, np.int64)
         arrays["ret"][first:] = 0
-        works = split(self._work(strategy, batch, own, code, first))
+        works = split(self._work(strategy, numbered, own, code, first))
         ready = self._ready(arrays, clock, laid)
-        versions = self._versions(batch, works, ready)
+        versions = self._versions(numbered, works, ready)
+        if self.track or self.recorder is not None:
+            _ = numbered.batch  # needed afterwards: now it costs less
         run_works(works, ready)
         if versions is not None:
             for work in works:
                 if uses_versions(work.strategy):
-                    self._decide(work, versions, batch)
+                    self._decide(work, versions)
         if self.recorder is not None:
             self.recorder.note(works, arrays["kind"])
         if self.changes is not None and versions is not None:
-            self.changes.note(batch, versions, code)
-        self._note_changes(batch, versions)
+            self.changes.note(numbered.batch, versions, code)
+        self._note_changes(numbered, versions)
         load("verdicts", self.jit).hand_over(first, code, arrays["code"], arrays["ret"])
         retries = sum(work.retries for work in works)
         breakdown = clock.breakdown(works, laid.ahead.seconds)
@@ -135,16 +139,18 @@ class ParallelExecutor(Executor):
             if waiting:
                 waiting = False
                 clock.constructed()
-                self._head_start.learn_room(time.perf_counter() - laid.ahead.started, len(laid.batch.fn) - laid.first)
+                self._head_start.learn_room(time.perf_counter() - laid.ahead.started, len(laid.numbered) - laid.first)
                 self._wait_for_ahead(arrays)
 
         return ready
 
-    def _work(self, strategy: Strategy, batch: Batch, arrays: dict[str, Any], code: np.ndarray, first: int) -> Work:
-        todo = np.arange(first, batch.transactions)
+    def _work(
+        self, strategy: Strategy, numbered: Numbered, arrays: dict[str, Any], code: np.ndarray, first: int
+    ) -> Work:
+        todo = np.arange(first, len(numbered))
         return Work(
-            batch, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads, code,
-            self.weights, strategy,
+            numbered, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads,
+            code, self.weights, strategy,
         )  # fmt: skip
 
     def _own_arrays(self, workers: int) -> dict[str, Any]:
@@ -158,10 +164,11 @@ class ParallelExecutor(Executor):
             own[f"U{i}"] = scratch.array(f"U{i}", workers * room, table.rows.dtype).reshape(shape)
         return own
 
-    def _versions(self, batch: Batch, works: list[Work], ready: Callable[[], None]) -> Versions | None:
+    def _versions(self, numbered: Numbered, works: list[Work], ready: Callable[[], None]) -> Versions | None:
         """Versions for the works that need them, with the graphs of each."""
         if not any(uses_versions(work.strategy) for work in works):
             return None
+        batch = numbered.batch
         versions = self.layout.versions(batch, self.operations.scratch)
         for n, work in enumerate(works):
             if uses_versions(work.strategy):
@@ -170,7 +177,7 @@ class ParallelExecutor(Executor):
         self.layout.fill(batch, versions, self.operations.scratch)
         return versions
 
-    def _decide(self, work: Work, versions: Versions, batch: Batch) -> None:
+    def _decide(self, work: Work, versions: Versions) -> None:
         """Codes of transactions from codes of vertices; runs again those where another abort may have come first."""
         assert work.graph is not None
         kernels = load("verdicts", self.jit)
@@ -182,8 +189,11 @@ class ParallelExecutor(Executor):
             bound = again.versioned()
             kernels.repeat(bound.function, bound.context, again.todo, again.v_code, work.code)
 
-    def _note_changes(self, batch: Batch, versions: Versions | None) -> None:
+    def _note_changes(self, numbered: Numbered, versions: Versions | None) -> None:
         """Installs versions; lists the changed rows of all works, and of what ran in place before them."""
+        if versions is None and not self.track:
+            return
+        batch = numbered.batch
         if versions is not None:
             scratch = self.operations.scratch
             lists = [scratch.array(f"changed{i}", batch.rows, np.int64) for i in range(len(self.operations.tables))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from mainstem.engine.buffers import Scratch
 from mainstem.engine.entry import Bound, EntryPoint
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS
-from mainstem.engine.layout import Batch, Graph, Layout, Versions
+from mainstem.engine.layout import Batch, Graph, Layout, Numbered, Versions
 from mainstem.engine.options import Strategy
 from mainstem.engine.weights import Weights
+
+_OF_BATCH = {field.name for field in fields(Batch)}
 
 
 class Work:
@@ -22,11 +25,11 @@ class Work:
     """
 
     def __init__(
-        self, batch: Batch, todo: np.ndarray, arrays: dict[str, Any], layout: Layout, scratch: Scratch,
+        self, numbered: Numbered, todo: np.ndarray, arrays: dict[str, Any], layout: Layout, scratch: Scratch,
         direct: EntryPoint, versioned: EntryPoint, threads: int, code: np.ndarray, weights: Weights,
         strategy: Strategy,
     ) -> None:  # fmt: skip
-        self.batch, self.todo, self.arrays, self.layout, self.scratch = batch, todo, arrays, layout, scratch
+        self.numbered, self.todo, self.arrays, self.layout, self.scratch = numbered, todo, arrays, layout, scratch
         self.code, self.jit, self.weights, self.strategy = code, layout.jit, weights, strategy
         self.name = ""  # of its scratch arrays: works that run at the same time share none
         self.versions: Versions | None = None
@@ -34,7 +37,7 @@ class Work:
         self.retries = 0  # executions that a protocol repeated
         self.accesses: Any = None  # what a protocol left (`kernels/rows.py`): who read and installed which version
         self._direct, self._versioned = direct, versioned
-        self._named: dict[str, Any] = dict(vars(batch))
+        self._named: dict[str, Any] = {"fn": numbered.fn, "ev": numbered.ev}
         self._staff(threads)
 
     def _staff(self, threads: int) -> None:
@@ -43,10 +46,22 @@ class Work:
         self.clock = np.zeros((threads, CLOCKS), np.int64)
 
     def __getattr__(self, name: str) -> Any:
+        named = self.__dict__.get("_named", {})
+        if name not in named and name in _OF_BATCH:
+            named = self._name_operations()
         try:
-            return self.__dict__["_named"][name]
+            return named[name]
         except KeyError:
             raise AttributeError(name) from None
+
+    @property
+    def batch(self) -> Batch:
+        return self.numbered.batch
+
+    def _name_operations(self) -> dict[str, Any]:
+        """Only now: some strategies do without operations."""
+        self._named = {**vars(self.batch), **self._named}
+        return self._named
 
     def narrowed(self, todo: np.ndarray, strategy: Strategy | None = None, name: str = "") -> Work:
         """The same batch with fewer transactions, perhaps for another strategy."""
@@ -87,7 +102,7 @@ class Work:
         else:
             graph = self.layout.whole(self.batch, versions, self.todo, self.scratch, name)
         self.versions, self.graph = versions, graph
-        self._named |= {**vars(versions), **vars(graph)}
+        self._named = {**self._name_operations(), **vars(versions), **vars(graph)}
 
     def versioned(self) -> Bound:
         """The entry point that runs vertices of the graph."""

@@ -159,7 +159,12 @@ def test_a_task_beside_runs_on_another_thread_until_it_is_waited_for() -> None:
 
 def test_a_run_waits_for_a_task_beside() -> None:
     seen: list[object] = []
-    wait = team(2).beside(lambda: (time.sleep(0.05), seen.append("beside")) and None)
+
+    def task() -> None:
+        time.sleep(0.05)
+        seen.append("beside")
+
+    wait = team(2).beside(task)
     team(2).run(seen.append)
     wait()
     assert seen[0] == "beside" and sorted(seen[1:]) == [0, 1]  # type: ignore[type-var]

@@ -17,6 +17,7 @@ import pytest
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, USEFUL
+from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.team import team
 
 SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values")
@@ -144,32 +145,41 @@ class Run:
     def operations(self) -> tuple[np.ndarray, ...]:
         return self.part["todo"], self.part["txn_lo"], self.part["op_row"], self.part["op_write"]
 
-    def locks(self) -> list[np.ndarray]:
-        ops, rows = len(self.batch.op_row), self.batch.rows
-        mine = np.concatenate([np.arange(*self.batch.txn_lo[t : t + 2]) for t in self.batch.todo] or [[]]).astype(int)
-        writing = mine[self.batch.op_write[mine] > 0]
-        counts = [np.bincount(self.batch.op_row[o], minlength=rows) for o in (mine, writing)]
-        shared = self.zeros(rows)
-        load("locks", self.jit).find_shared(rows, *counts, shared)
-        return [self.zeros(ops), shared, self.zeros(2 * rows)]
+    def requests(self) -> tuple[np.ndarray, np.ndarray]:
+        """What transactions ask for: some rows twice, now and then to read at first and to write then; some sites are
+        not reached."""
+        random, lo, found = np.random.default_rng(1), [0], []
+        for t in range(self.batch.count):
+            for o in range(self.batch.txn_lo[t], self.batch.txn_lo[t + 1]):
+                row, writes = self.batch.op_row[o] << 1, int(self.batch.op_write[o])
+                found += random.choice([-1, row], random.integers(0, 3)).tolist()
+                found.append(row | writes)
+            lo.append(len(found))
+        return np.array(lo), np.array(found, np.int64)
+
+    def locks(self, requests: int) -> tuple[np.ndarray, np.ndarray]:
+        """Tickets, and four locks: most rows share theirs."""
+        return self.zeros(requests), self.zeros(4 * LOCK_WORDS)
 
     def nolock(self) -> None:
         self.on_all(load("locks", self.jit).nolock_run, *self.call(direct), self.part["todo"], self.code)
 
     def lock(self, claim: int = 1) -> None:
-        kernels = load("locks", self.jit)
-        self.on_all(kernels.lock_run, *self.call(direct), *self.operations(), *self.locks(), claim, self.code)
+        kernels, (lo, asked) = load("locks", self.jit), self.requests()
+        arrays = self.part["todo"], lo, asked, *self.locks(len(asked))
+        self.on_all(kernels.lock_run, *self.call(direct), *arrays, claim, self.code)
 
     def lock_by_four(self) -> None:
         self.lock(claim=4)
 
     def pat(self, partitions: int = 3) -> None:
-        kernels, ops = load("locks", self.jit), len(self.batch.op_row)
-        todo, txn_lo, op_row, _ = self.operations()
-        entries = self.zeros(len(todo) + 1), self.zeros(ops), self.zeros(ops)
-        kernels.pat_prepare(todo, txn_lo, op_row, partitions, *entries, *(self.zeros(partitions) for _ in range(2)))
-        shared = *self.operations(), *entries, self.zeros(partitions * LINE), *self.locks()
-        self.on_all(kernels.pat_run, *self.call(direct), *shared, self.code)
+        kernels, todo, (lo, asked) = load("locks", self.jit), self.part["todo"], self.requests()
+        ticket, lock = self.locks(len(asked))
+        entries = self.zeros(len(todo) + 1), self.zeros(len(asked)), self.zeros(len(asked))
+        scratch = (self.zeros(partitions) for _ in range(2))
+        kernels.pat_prepare(todo, lo, asked, len(lock), partitions, *entries, *scratch)
+        arrays = todo, lo, asked, *entries, self.zeros(partitions * LINE), ticket, lock
+        self.on_all(kernels.pat_run, *self.call(direct), *arrays, self.code)
 
     def mvlk(self) -> None:
         batch, v_code = self.batch, self.zeros(len(self.batch.todo))
@@ -256,7 +266,7 @@ def test_turns_of_partitions_count_the_transactions_that_touch_them(jit: bool) -
     part_lo, part_id, part_turn = np.zeros(61, np.int64), np.zeros(400, np.int64), np.zeros(400, np.int64)
     scratch = np.full(ops, 9), np.full(ops, 9)
     entries = load("locks", jit).pat_prepare(
-        batch.todo, batch.txn_lo, batch.op_row, ops, part_lo, part_id, part_turn, *scratch
+        batch.todo, batch.txn_lo, batch.op_row << 1, 32 * LOCK_WORDS, ops, part_lo, part_id, part_turn, *scratch
     )
     turns = [0] * ops
     for i, t in enumerate(batch.todo):

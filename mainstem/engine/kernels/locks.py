@@ -1,21 +1,22 @@
 """Transactions as a whole, run directly on the tables: without locks, with ordered locks, with locks by partition.
 
-A lock of row l is two words side by side, `lock[2 * l]` and the next: requests that were inserted, and those that were
-released. Each counts all requests in its low half and writes in its high half, so that one addition notes both. A
-request remembers what was inserted before it (its ticket). A write is granted when all earlier requests are released, a
-read when all earlier writes are: later conflicting requests wait for it in turn, so the counters never run past a
-waiting ticket, and comparing whole words is exact. Who may insert next is what distinguishes `lock` from `pat`; both
-insert in event order, so nothing can deadlock. Rows where no two requests conflict (`shared[l]` is 0) need no lock.
+Transactions ask for rows (`engine/requests.py`). A row's lock is found by the low bits of its number, so rows may share
+one; who asks for a lock twice, through one row or two, holds it once. A lock is `LOCK_WORDS` words: requests that were
+inserted, and those that were released. Each counts all requests in its low half and writes in its high half, so that
+one addition notes both. A request remembers what was inserted before it (its ticket). A write is granted when all
+earlier requests are released, a read when all earlier writes are: later conflicting requests wait for it in turn, so
+the counters never run past a waiting ticket, and comparing whole words is exact. Who may insert next is what
+distinguishes `lock` from `pat`; both insert in event order, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
-ascending order; `code[t]` becomes the abort code of transaction t. The counters of locks start at 0.
+ascending order; `code[t]` becomes the abort code of transaction t. All words of locks start at 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_add, atomic_load, atomic_store, inlined, invoke, kernel, ticks
+from .base import atomic_add, atomic_load, atomic_store, inlined, invoke, kernel, prefetch, ticks
 from .control import COUNTER, LINE, LOCK, NEXT, STOP, SYNC, USEFUL
 from .waiting import wait_until
 
@@ -29,10 +30,17 @@ CHUNKS_PER_THREAD = 64
 CLAIM = 4
 CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
 LAST_CLAIMS = 4  # per thread: their transactions are taken one by one, so that threads end together
-SAMPLED = 8  # one in so many transactions says how near conflicts are
+SAMPLES = 64  # transactions that say how near conflicts are
 NEAR_MOST = 0.05  # share of transactions that conflict with those at most so many claims before: else one by one
 
 WRITE = 1 << 32  # one write, in the high half of a counter
+
+# Words of a lock.
+INSERTED = 0
+RELEASED = 1
+HOLDER = 2  # the last transaction that asked, plus 1
+FIRST = 3  # its first request
+LOCK_WORDS = 4
 
 
 @kernel
@@ -60,84 +68,85 @@ def nolock_run(
 
 
 @kernel
-def find_shared(rows: int, row_ops: np.ndarray, row_writes: np.ndarray, shared: np.ndarray) -> None:
-    """Rows in which two operations conflict."""
-    for r in range(rows):
-        shared[r] = row_ops[r] > 1 and row_writes[r] > 0
-
-
-@kernel
-def choose_claim(todo: np.ndarray, txn_lo: np.ndarray, op_prev: np.ndarray, threads: int) -> int:
-    """How many transactions a thread takes at once: one where conflicts are so near that threads wait for each other.
-
-    `op_prev[o]` is the last operation that wrote the row of o before, or -1.
-    """
+def choose_claim(todo: np.ndarray, request_lo: np.ndarray, request: np.ndarray, threads: int) -> int:
+    """How many transactions a thread takes at once: one where conflicts are so near that threads would wait."""
     count, window = todo.shape[0], CLAIM * threads
     if count < CLAIM * CLAIMS_PER_THREAD * threads:
         return 1
     near, seen = 0, 0
-    for i in range(window, count, SAMPLED):
-        t, since = todo[i], txn_lo[todo[i - window]]
-        hit = 0
-        for o in range(txn_lo[t], txn_lo[t + 1]):
-            hit |= since <= op_prev[o]
-        near += hit
+    for i in range(window, count, max(1, count // SAMPLES)):
+        near += meets_writer(todo, i, window, request_lo, request)
         seen += 1
     return CLAIM if near <= NEAR_MOST * seen else 1
 
 
 @inlined
-def insert_locks(
-    t: int,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
-    op_ticket: np.ndarray,
-    shared: np.ndarray,
-    lock: np.ndarray,
-) -> None:
-    """Needs no atomic operation: only one thread at a time may insert into a row; the counter of turns hands it on.
+def meets_writer(todo: np.ndarray, i: int, window: int, request_lo: np.ndarray, request: np.ndarray) -> bool:
+    """Whether a row of transaction `todo[i]` may be written by one of those just before it."""
+    for before in range(i - window, i):
+        for k in range(request_lo[todo[before]], request_lo[todo[before] + 1]):
+            if request[k] >= 0 and request[k] & 1 == 1:
+                for own in range(request_lo[todo[i]], request_lo[todo[i] + 1]):
+                    if request[own] >> 1 == request[k] >> 1:
+                        return True
+    return False
 
-    The ticket of an operation that needs no lock is -1.
+
+@inlined
+def place(request: int, lock: np.ndarray) -> int:
+    """Where the lock of a request begins."""
+    return (request >> 1 & (lock.shape[0] // LOCK_WORDS - 1)) * LOCK_WORDS
+
+
+@inlined
+def call_locks(t: int, request_lo: np.ndarray, request: np.ndarray, lock: np.ndarray) -> None:
+    """The locks of a transaction come from memory all at once."""
+    for k in range(request_lo[t], request_lo[t + 1]):
+        if request[k] >= 0:
+            prefetch(lock, place(request[k], lock))
+
+
+@inlined
+def insert_locks(t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np.ndarray, lock: np.ndarray) -> None:
+    """Needs no atomic operation: only one thread at a time may insert into a lock; the counter of turns hands it on.
+
+    The ticket of a request that needs no lock, or not once more, is -1.
     """
-    for o in range(txn_lo[t], txn_lo[t + 1]):
-        if shared[op_row[o]] == 0:
-            op_ticket[o] = -1
+    for k in range(request_lo[t], request_lo[t + 1]):
+        ticket[k] = -1
+        if request[k] < 0:
             continue
-        inserted = 2 * op_row[o]
-        op_ticket[o] = lock[inserted]
-        lock[inserted] += 1 + op_write[o] * WRITE
+        at, writes = place(request[k], lock), request[k] & 1
+        if lock[at + HOLDER] != t + 1:
+            ticket[k] = lock[at + INSERTED]
+            lock[at + INSERTED] += 1 + writes * WRITE
+            lock[at + HOLDER], lock[at + FIRST] = t + 1, k
+        elif writes > request[lock[at + FIRST]] & 1:  # its first request only reads: it writes from now on
+            request[lock[at + FIRST]] |= 1
+            lock[at + INSERTED] += WRITE
 
 
 @inlined
 def wait_for_grants(
-    t: int,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
-    op_ticket: np.ndarray,
-    lock: np.ndarray,
-    control: np.ndarray,
+    t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np.ndarray, lock: np.ndarray, control: np.ndarray
 ) -> bool:
     """Gives false when the run is stopped."""
-    for o in range(txn_lo[t], txn_lo[t + 1]):
-        ticket = op_ticket[o]
-        if ticket < 0:
+    for k in range(request_lo[t], request_lo[t + 1]):
+        before = ticket[k]
+        if before < 0:
             continue
-        if op_write[o] == 0:
-            ticket -= ticket % WRITE
-        if wait_until(lock, 2 * op_row[o] + 1, ticket, control) < 0:
+        if request[k] & 1 == 0:
+            before -= before % WRITE
+        if wait_until(lock, place(request[k], lock) + RELEASED, before, control) < 0:
             return False
     return True
 
 
 @inlined
-def release_locks(
-    t: int, txn_lo: np.ndarray, op_row: np.ndarray, op_write: np.ndarray, op_ticket: np.ndarray, lock: np.ndarray
-) -> None:
-    for o in range(txn_lo[t], txn_lo[t + 1]):
-        if op_ticket[o] >= 0:
-            atomic_add(lock, 2 * op_row[o] + 1, 1 + op_write[o] * WRITE)
+def release_locks(t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np.ndarray, lock: np.ndarray) -> None:
+    for k in range(request_lo[t], request_lo[t + 1]):
+        if ticket[k] >= 0:
+            atomic_add(lock, place(request[k], lock) + RELEASED, 1 + (request[k] & 1) * WRITE)
 
 
 @kernel
@@ -145,11 +154,9 @@ def lock_run(
     direct: int,
     context: int,
     todo: np.ndarray,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
-    op_ticket: np.ndarray,
-    shared: np.ndarray,
+    request_lo: np.ndarray,
+    request: np.ndarray,
+    ticket: np.ndarray,
     lock: np.ndarray,
     claim: int,
     code: np.ndarray,
@@ -170,22 +177,24 @@ def lock_run(
         if lo >= count:
             break
         hi = lo + claim if number < claims else lo + 1
+        for i in range(lo, hi):
+            call_locks(todo[i], request_lo, request, lock)
         waited = wait_until(control, COUNTER * LINE, lo, control)
         if waited < 0:
             break
         sync += waited
         for i in range(lo, hi):
-            insert_locks(todo[i], txn_lo, op_row, op_write, op_ticket, shared, lock)
+            insert_locks(todo[i], request_lo, request, ticket, lock)
         atomic_store(control, COUNTER * LINE, hi)
         for i in range(lo, hi):
             t = todo[i]
-            if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, lock, control):
+            if not wait_for_grants(t, request_lo, request, ticket, lock, control):
                 going = False
                 break
             begin = ticks()
             code[t] = invoke(direct, context, t, w)
             useful += ticks() - begin
-            release_locks(t, txn_lo, op_row, op_write, op_ticket, lock)
+            release_locks(t, request_lo, request, ticket, lock)
     account(clock, w, ticks() - first, useful, sync)
 
 
@@ -200,8 +209,9 @@ def account(clock: np.ndarray, w: int, total: int, useful: int, sync: int) -> No
 @kernel
 def pat_prepare(
     todo: np.ndarray,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
+    request_lo: np.ndarray,
+    request: np.ndarray,
+    words: int,
     partitions: int,
     part_lo: np.ndarray,
     part_id: np.ndarray,
@@ -211,9 +221,9 @@ def pat_prepare(
 ) -> int:
     """Per transaction its distinct partitions and its place in the order of each; single thread.
 
-    Row l is in partition `l % partitions`. The partitions of transaction `todo[i]` are
+    Locks have so many `words`; lock l is in partition `l % partitions`. The partitions of transaction `todo[i]` are
     `part_id[part_lo[i] … part_lo[i + 1]]`, its turns beside them in `part_turn`; both need room for one entry per
-    operation. `part_next` and `part_seen` are scratch of `partitions` words. Gives the number of entries.
+    request. `part_next` and `part_seen` are scratch of `partitions` words. Gives the number of entries.
     """
     for p in range(partitions):
         part_next[p] = 0
@@ -222,8 +232,10 @@ def pat_prepare(
     for i in range(todo.shape[0]):
         part_lo[i] = entry
         t = todo[i]
-        for o in range(txn_lo[t], txn_lo[t + 1]):
-            p = op_row[o] % partitions
+        for k in range(request_lo[t], request_lo[t + 1]):
+            if request[k] < 0:
+                continue
+            p = (request[k] >> 1 & (words // LOCK_WORDS - 1)) % partitions
             if part_seen[p] != i:
                 part_seen[p] = i
                 part_id[entry] = p
@@ -258,15 +270,13 @@ def pat_run(
     direct: int,
     context: int,
     todo: np.ndarray,
-    txn_lo: np.ndarray,
-    op_row: np.ndarray,
-    op_write: np.ndarray,
+    request_lo: np.ndarray,
+    request: np.ndarray,
     part_lo: np.ndarray,
     part_id: np.ndarray,
     part_turn: np.ndarray,
     part_counter: np.ndarray,
-    op_ticket: np.ndarray,
-    shared: np.ndarray,
+    ticket: np.ndarray,
     lock: np.ndarray,
     code: np.ndarray,
     control: np.ndarray,
@@ -283,17 +293,18 @@ def pat_run(
         if i >= todo.shape[0]:
             break
         t = todo[i]
+        call_locks(t, request_lo, request, lock)
         waited = wait_for_partitions(i, part_lo, part_id, part_turn, part_counter, control)
         if waited < 0:
             break
         sync += waited
-        insert_locks(t, txn_lo, op_row, op_write, op_ticket, shared, lock)
+        insert_locks(t, request_lo, request, ticket, lock)
         for k in range(part_lo[i], part_lo[i + 1]):
             atomic_store(part_counter, part_id[k] * LINE, part_turn[k] + 1)
-        if not wait_for_grants(t, txn_lo, op_row, op_write, op_ticket, lock, control):
+        if not wait_for_grants(t, request_lo, request, ticket, lock, control):
             break
         begin = ticks()
         code[t] = invoke(direct, context, t, w)
         useful += ticks() - begin
-        release_locks(t, txn_lo, op_row, op_write, op_ticket, lock)
+        release_locks(t, request_lo, request, ticket, lock)
     account(clock, w, ticks() - first, useful, sync)

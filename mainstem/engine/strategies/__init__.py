@@ -14,7 +14,7 @@ from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk,
 from mainstem.engine.work import Work
 from mainstem.team import Crew
 
-__all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_parts", "uses_versions"]
+__all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_operations", "uses_parts", "uses_versions"]
 
 RUNNERS: dict[str, Callable[[Work, Crew], object]] = {
     "serial": run_serial,
@@ -38,6 +38,11 @@ def uses_parts(strategy: Strategy) -> bool:
 def uses_versions(strategy: Strategy) -> bool:
     """Whether transactions run on versions, and not in place."""
     return strategy.engine in ("mvlk", "locked", "stamped") or uses_parts(strategy)
+
+
+def uses_operations(strategy: Strategy) -> bool:
+    """Whether operations must be linked; who takes locks in order only asks for rows."""
+    return strategy.engine not in ("serial", "lock", "pat", "nolock")
 
 
 def keeping_versions(strategy: Strategy) -> Strategy:

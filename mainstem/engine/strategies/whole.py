@@ -8,10 +8,12 @@ import numpy as np
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
+from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.engine.work import Work
 from mainstem.team import Crew
 
 PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
+LOCKS_MOST, LOCKS_LEAST = 1 << 14, 64  # half a megabyte; rows that share a lock only wait for each other
 BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest
 
 
@@ -32,23 +34,24 @@ def run_nolock(work: Work, team: Crew) -> None:
 
 def run_lock(work: Work, team: Crew) -> None:
     """Ordered two-phase locking with lockAhead."""
-    bound, kernels, locks = work.direct(), load("locks", work.jit), _locks(work)
-    claim = kernels.choose_claim(work.todo, work.txn_lo, work.op_prev, team.threads)
+    bound, kernels, requests = work.direct(), load("locks", work.jit), work.numbered.requests
+    locks = _locks(work)
+    claim = kernels.choose_claim(work.todo, requests.lo, requests.of, team.threads)
     team.run(
         lambda w: kernels.lock_run(
-            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *locks, claim,
-            work.code, work.control, work.clock, w,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, *locks, claim, work.code, work.control,
+            work.clock, w,
         ),
         work.control,
     )  # fmt: skip
 
 
-def _locks(work: Work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tickets, which rows need a lock, and the locks."""
-    ops, rows = work.batch.ops, work.batch.rows
-    shared = work.room("shared", rows)
-    load("locks", work.jit).find_shared(rows, work.row_ops, work.row_writes, shared)
-    return work.room("ticket", ops), shared, work.zeros("lock", 2 * rows)
+def _locks(work: Work) -> tuple[np.ndarray, np.ndarray]:
+    """Tickets, and locks: a power of two of them, so many that rows hardly ever share one."""
+    count = work.numbered.requests.count
+    number = min(LOCKS_MOST, max(2 * count, LOCKS_LEAST), work.layout.all_rows)
+    locks = 1 << max(0, number - 1).bit_length()
+    return work.room("ticket", count), work.zeros("lock", locks * LOCK_WORDS)
 
 
 def run_mvlk(work: Work, team: Crew) -> None:
@@ -66,18 +69,17 @@ def run_mvlk(work: Work, team: Crew) -> None:
 
 def run_pat(work: Work, team: Crew) -> None:
     """Like `lock`, with a counter for each partition of the rows."""
-    bound, kernels = work.direct(), load("locks", work.jit)
+    bound, kernels, requests = work.direct(), load("locks", work.jit), work.numbered.requests
     partitions = work.strategy.partitions or PARTITIONS_PER_THREAD * team.threads
-    count, ops = len(work.todo), work.batch.ops
-    entries = (work.room("entry lo", count + 1), work.room("entry id", ops), work.room("entry turn", ops))
+    count, locks = len(work.todo), _locks(work)
+    entries = (work.room("entry lo", count + 1), *(work.room(n, requests.count) for n in ("entry id", "entry turn")))
     scratch = (work.room("next", partitions), work.room("seen", partitions))
-    kernels.pat_prepare(work.todo, work.txn_lo, work.op_row, partitions, *entries, *scratch)
+    kernels.pat_prepare(work.todo, requests.lo, requests.of, len(locks[1]), partitions, *entries, *scratch)
     counters = work.zeros("counter", partitions * LINE)
-    locks = _locks(work)
     team.run(
         lambda w: kernels.pat_run(
-            bound.function, bound.context, work.todo, work.txn_lo, work.op_row, work.op_write, *entries, counters,
-            *locks, work.code, work.control, work.clock, w,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, *entries, counters, *locks, work.code,
+            work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip
