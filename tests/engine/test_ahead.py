@@ -83,6 +83,18 @@ def test_equals_the_serial_run(always: list[Laid], name: str, options: dict[str,
         assert [laid.ahead.transactions > 0 for laid in always[1:]] == [True] * (len(always) - 1)
 
 
+@pytest.mark.parametrize("inner", ["serial", "lock", "mvlk"])
+@pytest.mark.parametrize("groups", [("bid", "top"), ("hot keys", "cold keys")])
+def test_groups_of_a_nested_run_begin_after_what_runs_ahead(
+    always: list[Laid], groups: tuple[str, str], inner: str
+) -> None:
+    """Also where all transactions of a batch are in one of them."""
+    chosen = {groups[0]: {"engine": inner}, groups[1]: {"engine": "serial"}}
+    for _ in range(5):
+        assert run("bidding", "nested", threads=2, groups=chosen) == run("bidding", "serial")
+    assert any(laid.ahead.transactions for laid in always)
+
+
 tagged = ms.App("tagged")
 
 

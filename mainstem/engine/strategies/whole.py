@@ -19,8 +19,13 @@ BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the 
 
 def run_serial(work: Work, team: Crew) -> None:
     """In order, on one thread: a group of a nested run."""
-    bound = work.direct()
-    load("locks", work.jit).nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, 0)
+    bound, kernels = work.direct(), load("locks", work.jit)
+
+    def one(w: int) -> None:
+        if w == 0:
+            kernels.nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, w)
+
+    team.run(one, work.control)
 
 
 def run_nolock(work: Work, team: Crew) -> None:
