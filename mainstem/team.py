@@ -136,21 +136,24 @@ class Team:
         if run.errors:
             raise run.errors[0]
 
-    def beside(self, task: Callable[[], None]) -> Callable[[], None]:
-        """Has another thread call `task`, and goes on. What it gives waits for the end, and raises what `task` raised;
-        it may be called more than once, and must be called before the caller uses what `task` works on."""
-        run = _Run(lambda worker: task(), None)
+    def errand(self, task: Callable[[], None]) -> Errand:
+        """`task` for another thread to call while the caller goes on."""
+        return Errand(self, _Run(lambda worker: task(), None))
+
+    def _send(self, run: _Run) -> None:
         with self._entry:
             self._get_ready()
             self._others[0].start(run)
 
-        def wait() -> None:
-            with self._entry:
-                self._finish(run)
-            if run.errors:
-                raise run.errors[0]
-
-        return wait
+    def _await(self, run: _Run) -> None:
+        """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
+        while True:
+            try:
+                with self._entry:
+                    self._finish_all()
+                return
+            except BaseException as error:
+                run.fail(error)
 
     def _run_together(self, run: _Run) -> None:
         try:
@@ -202,6 +205,26 @@ class Team:
         with self._entry:
             while self._others:
                 self._others.pop().end()
+
+
+class Errand:
+    """A task that one thread of a team runs while its caller does something else.
+
+    It exists before it starts, so that an interrupt at any moment leaves its caller something to wait for.
+    """
+
+    def __init__(self, team: Team, run: _Run) -> None:
+        self._team, self._run = team, run
+
+    def start(self) -> None:
+        self._team._send(self._run)
+
+    def wait(self) -> None:
+        """Returns when the task has ended, and raises what it raised; may be called more than once. To be called before
+        the caller uses what the task works on."""
+        self._team._await(self._run)
+        if self._run.errors:
+            raise self._run.errors[0]
 
 
 class Crew(Protocol):

@@ -40,7 +40,7 @@ class Way:
 
 
 def _all_ways() -> Iterator[Way]:
-    for engine in (SERIAL, "lock", "pat", "mvlk", NOLOCK, "components"):
+    for engine in (SERIAL, "inflight", "lock", "pat", "mvlk", NOLOCK, "components"):
         yield Way(engine)
     for sharing in CHOICES["sharing"]:
         yield Way("chains", {"sharing": sharing})

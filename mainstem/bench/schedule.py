@@ -1,11 +1,13 @@
 """Every strategy at every point of a grid, and whether `auto` picks the right one.
 
 The strategies of a point run the same batches, each with a warm executor of its own, in turns; the best run of each
-counts. Three stages keep the time of a point bounded and spend most of it where the answer is decided:
+counts. Four stages keep the time of a point bounded and spend most of it where the answer is decided:
 
 1. *trial*: all of them, on the first batches only. Who is hopeless there keeps that figure.
 2. *heats*: all others, on all batches.
-3. *finals*: those that came close to the best, `auto` and `serial`, some more times.
+3. *finals*: those that came close to the best, some more times. Now it is known who is the best.
+4. *rematch*: the best, `auto`, `serial` and `nolock`, some more times. Only this stage says how far they are apart: the
+   fastest of twenty noisy figures is faster than its strategy, so who won must show it once more.
 
 The first run of a stage touches new memory and learns new keys, so it is hardly ever the best. `auto` tries strategies
 for some batches when the workload is new to it; as a stream is long, it gets the time for that before the heats.
@@ -30,7 +32,7 @@ TRIAL_TURNS, HEAT_TURNS = 2, 2
 HOPELESS = 5.0  # times slower than the best
 CLOSE = 1.15  # times slower than the best, at most, gets into the finals
 FINALISTS = 5
-FINAL_SECONDS, TURNS_MOST = 0.5, 32  # of the finals: turns until so long has passed, if runs are short
+FINAL_SECONDS, TURNS_MOST = 0.5, 64  # of finals and rematch: turns until so long has passed, if runs are short
 SETTLE_BATCHES = 32  # at most, for `auto` to get used to a point
 
 # What the project promises on two threads.
@@ -68,6 +70,8 @@ class Measured:
 
     point: Point
     figures: dict[str, Figure]  # by label
+    best: str  # the fastest safe strategy, `auto` aside, before the rematch
+    rematch: dict[str, Figure]
     fewer: set[str]  # measured on the trial only
     choice: Choice
     disagreements: list[str]
@@ -80,24 +84,20 @@ class Measured:
         return {label: figure.best for label, figure in self.figures.items()}
 
     @property
-    def best(self) -> str:
-        """The fastest safe strategy, `auto` aside."""
-        fixed = {label: figure.best for label, figure in self.figures.items() if label not in (NOLOCK, AUTO)}
-        return max(fixed, key=lambda label: fixed[label])
-
-    @property
     def regret(self) -> float:
         """The share of events per second that `auto` leaves lying; below 0 where it beats them all."""
-        return 1 - self.rates[AUTO] / self.rates[self.best]
+        return 1 - self.rematch[AUTO].best / self.rematch[self.best].best
 
     @property
     def of_serial(self) -> float:
-        return self.rates[AUTO] / self.rates[SERIAL]
+        return self.rematch[AUTO].best / self.rematch[SERIAL].best
 
     @property
     def bounds(self) -> str:
         """What the machine and the workload permit, to be read beside `of_serial`."""
-        unsafe = f", {NOLOCK} {self.rates[NOLOCK] / self.rates[SERIAL]:.2f} ×" if NOLOCK in self.figures else ""
+        unsafe = ""
+        if NOLOCK in self.rematch:
+            unsafe = f", {NOLOCK} {self.rematch[NOLOCK].best / self.rematch[SERIAL].best:.2f} ×"
         return f"plain threads {self.plain:.2f} ×{unsafe}"
 
     def loss(self, label: str) -> float | None:
@@ -183,13 +183,14 @@ def benchmark(options: Options, progress: Callable[[str], None] = lambda line: N
 
 def _line(found: Measured) -> str:
     return (
-        f"{found.point}: auto {found.rates[AUTO]:,.0f}/s ({found.choice}), {found.regret:.1%} behind {found.best}, "
-        f"{found.of_serial:.2f} × serial ({found.bounds}), {found.seconds:.0f} s"
+        f"{found.point}: auto {found.rematch[AUTO].best:,.0f}/s ({found.choice}), "
+        f"{found.regret:.1%} behind {found.best}, {found.of_serial:.2f} × serial ({found.bounds}), "
+        f"{found.seconds:.0f} s"
     )
 
 
 def measure(point: Point, options: Options) -> Measured:
-    """All strategies at one point, in three stages."""
+    """All strategies at one point, in four stages."""
     started = time.perf_counter()
     module = point.module
     events = point.generate(point.events(options.seconds), options.seed)
@@ -202,13 +203,19 @@ def measure(point: Point, options: Options) -> Measured:
     serious = [label for label in runners if label in (AUTO, SERIAL) or _rank(trial, label) <= HOPELESS]
     _settle(runners[AUTO], batches)
     heats = _stage(runners, serious, batches, HEAT_TURNS)
-    finals = _stage(runners, _finalists(heats), batches, _turns(heats, options.repeats))
-
+    turns = _turns(heats, options.repeats)
+    finals = _stage(runners, _finalists(heats), batches, turns)
     figures = {label: _joined(heats.get(label) or trial[label], finals.get(label)) for label in runners}
-    stages = [figure for stage in (trial, heats, finals) for figure in stage.values()]
+    best = _fastest(figures)
+    again = [label for label in runners if label in (best, SERIAL, AUTO) or (label == NOLOCK and label in heats)]
+    rematch = _stage(runners, again, batches, turns)
+
+    stages = [figure for stage in (trial, heats, finals, rematch) for figure in stage.values()]
     return Measured(
         point,
         figures,
+        best,
+        rematch,
         {label for label in runners if label not in heats},
         _choice(runners[AUTO]),
         disagreements([figure for figure in stages if WAYS[figure.name].safe]),
@@ -246,9 +253,15 @@ def _rank(stage: dict[str, Figure], label: str) -> float:
 
 
 def _finalists(heats: dict[str, Figure]) -> list[str]:
+    """None when one is far ahead of the others."""
     fixed = sorted((name for name in heats if name not in (AUTO, NOLOCK)), key=lambda name: _rank(heats, name))
     close = [name for name in fixed if _rank(heats, name) <= CLOSE]
-    return list(dict.fromkeys([*(close or fixed[:1])[:FINALISTS], SERIAL, AUTO]))
+    return close[:FINALISTS] if len(close) > 1 else []
+
+
+def _fastest(figures: dict[str, Figure]) -> str:
+    fixed = {label: figure.best for label, figure in figures.items() if label not in (NOLOCK, AUTO)}
+    return max(fixed, key=lambda label: fixed[label])
 
 
 def _turns(heats: dict[str, Figure], repeats: int) -> int:

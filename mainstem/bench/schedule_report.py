@@ -20,6 +20,7 @@ FEWER = "~"
 LEGEND = (
     f"events/s, best run; in brackets what a strategy loses against {NOLOCK}, which gives wrong results: a bound. "
     f"{FEWER}: hopeless at first sight, measured on the first batches only. "
+    "Regret and × serial are of turns that the best, auto and serial took once more when the best was known. "
     "Plain threads: loops that share nothing, all threads against one, measured beside: the machine's own bound."
 )
 
@@ -80,9 +81,9 @@ def _choices(results: Results) -> Table:
     for found in results.measured.values():
         table.add_row(
             str(found.point),
-            f"{found.best}, {short(found.rates[found.best])}",
+            f"{found.best}, {short(found.rematch[found.best].best)}",
             str(found.choice),
-            short(found.rates[AUTO]),
+            short(found.rematch[AUTO].best),
             _percent(found.regret),
             f"{found.of_serial:.2f}",
             f"{found.plain:.2f}",
@@ -155,6 +156,7 @@ def _point(found: Measured) -> dict[str, Any]:
             for label, figure in found.figures.items()
         },
         "best": found.best,
+        "rematch": {label: [taken.seconds for taken in figure.times] for label, figure in found.rematch.items()},
         "choice": vars(found.choice),
         "regret": found.regret,
         "of_serial": found.of_serial,

@@ -34,6 +34,7 @@ class Engine(StrEnum):
     lock = "lock"
     mvlk = "mvlk"
     pat = "pat"
+    inflight = "inflight"
     chains = "chains"
     tpg = "tpg"
     components = "components"

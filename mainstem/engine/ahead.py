@@ -20,27 +20,34 @@ STEP = 2.0  # times more than before, at most: preparing a batch may have been i
 
 
 class Ahead:
-    """Events that run beside everything else until `wait`; none without `run`."""
+    """Events that run beside everything else from `start` until `wait`; none without `run`."""
 
     def __init__(self, transactions: int = 0, run: Callable[[], None] | None = None) -> None:
         self.transactions = transactions
         self.started = time.perf_counter() + WAKING  # about when a thread would have
         self.seconds = 0.0  # that they took, once they have ended
-        self._wait: Callable[[], None] | None = None
-        if run is not None:
-            self._run = run
-            self._wait = team(2).beside(self._timed)
+        self.waited = 0.0  # seconds that others have waited for them
+        self._run = run
+        self._errand = None if run is None else team(2).errand(self._timed)
+
+    def start(self) -> None:
+        if self._errand is not None:
+            self._errand.start()
 
     def _timed(self) -> None:
+        run, self._run = self._run, None  # the batch's arrays must not live on with what it is called with
+        assert run is not None
         self.started = time.perf_counter()
-        self._run()
+        run()
         self.seconds = time.perf_counter() - self.started
 
     def wait(self) -> None:
-        """Returns when they have run."""
-        wait, self._wait = self._wait, None
-        if wait is not None:
-            wait()
+        """Returns when they have run. An interrupt may end it anywhere before that, and it is called again then."""
+        if self._errand is not None:
+            start = time.perf_counter()
+            self._errand.wait()
+            self._errand = None
+            self.waited += time.perf_counter() - start
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,7 @@ class Layout:
         self._static_sites = [[s for s in f.sites if not s.dynamic] for f in program.functions]
         self._static = np.array([len(sites) for sites in self._static_sites], np.int64)
         self._most_sites = max((len(f.sites) for f in program.functions), default=0)
+        self._positions = [f"pos{f.kind}" for f in program.functions]
         self._parts = _PartTables(program, self._static_sites, self._most_sites)
         self._mark = 0
         self._seen = np.zeros(0, np.int64)
@@ -138,8 +139,8 @@ class Layout:
         """The transactions of a batch, of which those before `start` have run."""
         fn, ev, fn_txn = (scratch.array(f"layout {name}", transactions, np.int64) for name in ("fn", "ev", "fn_txn"))
         seen = np.zeros(max(1, len(self.program.events)), np.int64)
-        fn_lo = np.cumsum([0, *(len(arrays[f"pos{f.kind}"]) for f in self.program.functions)])
-        self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, fn_lo, fn, ev, fn_txn)
+        fn_lo = list(accumulate((len(arrays[name]) for name in self._positions), initial=0))
+        self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, np.array(fn_lo), fn, ev, fn_txn)
         return Numbered(self, arrays, scratch, fn, ev, [fn_txn[a:b] for a, b in pairwise(fn_lo)], start)
 
     def batch(self, arrays: dict[str, Any], transactions: int, scratch: Scratch) -> Batch:

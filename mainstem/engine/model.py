@@ -11,7 +11,7 @@ BARRIER_SECONDS = 2e-6  # of all threads meeting, per stratum
 SETTLE_SECONDS = 2e-6  # of stopping all threads and repairing the graph, per abort
 # What threads lose to each other while they work, beside waiting for data: cold caches, uneven shares. A start only:
 # experience with the program at hand corrects it.
-LOSSES = {"lock": 1.02, "pat": 1.025, "mvlk": 1.03, "components": 1.04, "chains": 1.1}
+LOSSES = {"inflight": 1.01, "lock": 1.02, "pat": 1.025, "mvlk": 1.03, "components": 1.04, "chains": 1.1}
 EXPLORE_LOSSES = {"bfs": 1.1, "ns": 1.05, "dfs": 1.11}
 GROUP_LOSSES = {"bfs": 1.08, "ns": 1.08, "dfs": 1.25}
 # Of the writes of the hottest row: how many an abort takes with it, because they have run when it is found. Who takes
@@ -81,7 +81,7 @@ def _span(strategy: Strategy, batch: Properties, threads: int) -> float:
     match strategy.engine:
         case "components":
             return max(even, batch.heaviest * batch.work)
-        case "lock" | "pat":
+        case "inflight" | "lock" | "pat":
             return max(even * (1 + WAITED * batch.near), batch.path_locks * batch.work)
         case "mvlk":
             return max(even * (1 + WAITED * batch.near), batch.path_versions * batch.work)

@@ -28,7 +28,7 @@ _GROUPS_REMEDY = 'pass groups={("deposit",): "components", ("transfer",): {"engi
 HOT, COLD = "hot keys", "cold keys"
 """Groups of a nested strategy by how contended keys are, instead of names of functions."""
 
-PARALLEL = ("lock", "mvlk", "pat", "nolock", "chains", "tpg", "components", "nested")
+PARALLEL = ("inflight", "lock", "mvlk", "pat", "nolock", "chains", "tpg", "components", "nested")
 ENGINES = ("auto", "serial", *PARALLEL, "interpreted", "oracle")
 """What `app.run(engine=…)` takes."""
 
@@ -66,7 +66,7 @@ class Strategy:
 
 SERIAL = Strategy("serial")
 SAFE = (
-    *(Strategy(engine) for engine in ("components", "mvlk", "lock", "pat")),
+    *(Strategy(engine) for engine in ("components", "mvlk", "inflight", "lock", "pat")),
     *(Strategy("chains", sharing=sharing) for sharing in CHOICES["sharing"]),
     *(
         Strategy("tpg", explore=explore, unit=unit, abort=abort)

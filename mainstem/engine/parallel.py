@@ -17,7 +17,7 @@ from mainstem.engine.layout import Layout, Numbered, Versions
 from mainstem.engine.options import Strategy
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import Breakdown, Ran
-from mainstem.engine.strategies import run_works, split, uses_parts, uses_versions
+from mainstem.engine.strategies import run_works, split, uses_parts, uses_requests, uses_versions
 from mainstem.engine.weights import Weights
 from mainstem.engine.work import Work
 from mainstem.lang import Program
@@ -68,7 +68,9 @@ class ParallelExecutor(Executor):
             self._ahead = Ahead(first - before, self._serial_call(arrays, first_event, end))
         else:
             self._ahead = Ahead()
+        self._ahead.start()
         self.list_keys(arrays, self._ahead.wait)
+        self.operations.listing -= self._ahead.waited  # for rows that were about to change: transactions ran meanwhile
         return Laid(self.layout.number(arrays, count, self.operations.scratch, first), first, end, self._ahead)
 
     def _ahead_of(self, arrays: dict[str, Any], count: int, first_event: int) -> tuple[int, int]:
@@ -85,7 +87,9 @@ class ParallelExecutor(Executor):
         """Returns when all events before those that are laid out have run."""
         self._ahead.wait()
         if self._ahead.transactions and self._stopped_early(arrays):
+            start = time.perf_counter()
             self._go_on_serially(arrays)
+            self._ahead.seconds += time.perf_counter() - start
 
     @property
     def _may_run_ahead(self) -> bool:
@@ -114,6 +118,8 @@ class ParallelExecutor(Executor):
         versions = self._versions(numbered, works, ready)
         if self.track or self.recorder is not None:
             _ = numbered.batch  # needed afterwards: now it costs less
+        if any(uses_requests(work.strategy) for work in works):
+            _ = numbered.requests  # of all works: each has threads of its own
         run_works(works, ready)
         if versions is not None:
             for work in works:
@@ -139,7 +145,8 @@ class ParallelExecutor(Executor):
             if waiting:
                 waiting = False
                 clock.constructed()
-                self._head_start.learn_room(time.perf_counter() - laid.ahead.started, len(laid.numbered) - laid.first)
+                prepared = time.perf_counter() - laid.ahead.started - laid.ahead.waited
+                self._head_start.learn_room(prepared, len(laid.numbered) - laid.first)
                 self._wait_for_ahead(arrays)
 
         return ready

@@ -11,9 +11,9 @@ from mainstem.errors import ProgramError
 
 def test_every_strategy_is_there_once():
     engines = [way.engine for way in WAYS.values()]
-    assert len(WAYS) == 21
+    assert len(WAYS) == 22
     assert {name: engines.count(name) for name in engines} == {
-        **dict.fromkeys(["serial", "lock", "pat", "mvlk", "nolock", "components", "auto"], 1),
+        **dict.fromkeys(["serial", "inflight", "lock", "pat", "mvlk", "nolock", "components", "auto"], 1),
         "chains": 2,
         "tpg": 12,
     }

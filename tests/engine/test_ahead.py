@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import gc
+import time
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import mainstem as ms
 from mainstem.apps import bidding, ledger_work
 from mainstem.engine import ahead, make_executor
-from mainstem.engine.ahead import HeadStart, Laid
+from mainstem.engine.ahead import Ahead, HeadStart, Laid
 from mainstem.engine.executor import Executor
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.gate import EventBatch, open_events
@@ -20,6 +25,7 @@ from mainstem.state import State, digest
 EVENTS, BATCH = 6_000, 1_500
 APPS = {"bidding": bidding, "ledger_work": ledger_work}
 STRATEGIES = [
+    {"engine": "inflight"},
     {"engine": "lock"},
     {"engine": "mvlk"},
     {"engine": "components"},
@@ -119,21 +125,87 @@ def tag(e):
     ms.require(Tag[e.tags[0]].seen % 5 != 0, "every fifth")
 
 
+looped = ms.App("looped")
+"""Keys in loops only: they are listed while the first events run."""
+
+
+@looped.event
+class Note:
+    author: int
+    tags: list[int]
+
+
+@looped.table(key=int)
+class Word:
+    last: int = -1
+    seen: int = 0
+
+
+@looped.on(Note)
+def word(e):
+    for key in e.tags:
+        row = Word[key]
+        row.last = row.last * 3 + e.author
+        row.seen += 1
+        ms.require(row.seen % 5 != 0, "every fifth")
+
+
+def tagged_with(name: str, tags: list[list[int]]) -> pa.Table:
+    rows = [{"ts": n, "event": name, "author": n, "tags": own} for n, own in enumerate(tags)]
+    return pa.Table.from_pylist(rows)
+
+
+@pytest.mark.parametrize("app", [tagged, looped], ids=lambda app: app.name)
 @pytest.mark.parametrize("new", ["first", "last", "many"])
 @pytest.mark.parametrize("options", STRATEGIES[:-1], ids=lambda o: "-".join(o.values()))
-def test_keys_that_are_new_while_events_run_ahead(always: list[Laid], options: dict[str, str], new: str) -> None:
+def test_keys_that_are_new_while_events_run_ahead(
+    always: list[Laid], options: dict[str, str], new: str, app: ms.App
+) -> None:
     """Tables and indices grow in the middle: those who run ahead, and those after them, work on the same rows."""
-    rows = []
+    tags = []
     for n in range(400):
         place = n % 100
         is_new = {"first": place < 5, "last": place > 94, "many": place % 2 == 0}[new]
         fresh = [1_000 * (n + 1) + k for k in range(40)] if is_new else []
-        rows.append({"ts": n, "event": "Post", "author": n, "tags": [n % 7, *fresh, (n * n) % 11]})
-    events = pa.Table.from_pylist(rows)
-    expected = tagged.run(events, engine="oracle").digest
+        tags.append([n % 7, *fresh, (n * n) % 11])
+    events = tagged_with("Post" if app is tagged else "Note", tags)
+    expected = app.run(events, engine="oracle").digest
     options = dict(options)
-    assert tagged.run(events, batch=100, threads=2, engine=options.pop("engine"), **options).digest == expected
+    assert app.run(events, batch=100, threads=2, engine=options.pop("engine"), **options).digest == expected
     assert any(laid.ahead.transactions for laid in always)
+
+
+def slowly(run: Callable[[], None]) -> Callable[[], None]:
+    def slow() -> None:
+        time.sleep(0.2)
+        run()
+
+    return slow
+
+
+def test_waiting_for_new_keys_is_no_room_to_run_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One new key in each batch: rows are added when all that runs ahead has ended. If that counted as preparing, more
+    would run ahead from batch to batch."""
+    seen: list[float] = []
+    monkeypatch.setattr(HeadStart, "events", lambda self, events, transactions: events // 4 if self._cost else 0)
+    monkeypatch.setattr(HeadStart, "learn_room", lambda self, seconds, transactions: seen.append(seconds))
+    honest = Executor._serial_call
+    monkeypatch.setattr(Executor, "_serial_call", lambda *given: slowly(honest(*given)))
+    tags = [[n % 7, 1_000 + n // 100 if n % 100 == 99 else 0] for n in range(400)]
+    result = looped.run(tagged_with("Note", tags), batch=100, threads=2, engine="lock")
+    assert len(seen) == 4 and min(seen[1:]) < 0.1, seen
+    assert min(batch.seconds_keys for batch in result.stats.batches[1:]) < 0.1
+
+
+def test_what_ran_ahead_keeps_nothing_of_its_batch() -> None:
+    batch = np.zeros(10)
+    kept = weakref.ref(batch)
+    runs = Ahead(1, functools.partial(batch.sum))
+    del batch
+    runs.start()
+    runs.wait()
+    gc.collect()
+    assert kept() is None
 
 
 quiet_end = ms.App("quiet_end")

@@ -112,7 +112,7 @@ def outcome(events: Any, **options: Any) -> Outcome:
 
 STRATEGIES: list[dict[str, Any]] = [
     {"engine": "serial"},
-    *({"engine": engine} for engine in ("lock", "pat", "mvlk", "components", "auto")),
+    *({"engine": engine} for engine in ("inflight", "lock", "pat", "mvlk", "components", "auto")),
     *({"engine": "chains", "sharing": sharing} for sharing in ("nothing", "everything")),
     *({"engine": "tpg", "explore": e, "unit": u, "abort": a}
       for e in ("bfs", "dfs", "ns") for u in ("op", "group") for a in ("eager", "lazy")),

@@ -15,7 +15,7 @@ from mainstem.testing import Case, Outcome, Stream, assert_same, generate_case
 PROGRAMS = 6  # each with another strategy in each half
 STRATEGIES: list[dict[str, Any]] = [
     {"engine": "serial"},
-    *({"engine": engine} for engine in ("lock", "pat", "mvlk", "components")),
+    *({"engine": engine} for engine in ("inflight", "lock", "pat", "mvlk", "components")),
     {"engine": "chains", "sharing": "nothing"},
     {"engine": "chains", "sharing": "everything"},
     {"engine": "tpg", "explore": "ns", "unit": "op", "abort": "eager"},

@@ -17,7 +17,7 @@ from mainstem.engine.options import CHOICES
 ROWS = 8
 EVENTS = ledger_work.generate(60, accounts=ROWS, skew=0.8, abort=0.3, turns=0)
 STRATEGIES: dict[str, dict[str, Any]] = {
-    **{name: {"engine": name} for name in ("lock", "pat", "mvlk", "components", "nolock")},
+    **{name: {"engine": name} for name in ("inflight", "lock", "pat", "mvlk", "components", "nolock")},
     **{f"chains {s}": {"engine": "chains", "sharing": s} for s in CHOICES["sharing"]},
     **{
         f"tpg {explore} {unit} {abort}": {"engine": "tpg", "explore": explore, "unit": unit, "abort": abort}

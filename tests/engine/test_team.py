@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
 from mainstem.engine.strategies.nested import run_at_once
-from mainstem.team import Team, default_threads, team
+from mainstem.team import Errand, Team, default_threads, team
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -142,46 +143,56 @@ def test_callers_on_several_threads_take_turns() -> None:
     assert inside == [0] and most[0] <= 2
 
 
-def test_a_task_beside_runs_on_another_thread_until_it_is_waited_for() -> None:
+def sent(task: Callable[[], None]) -> Errand:
+    errand = team(2).errand(task)
+    errand.start()
+    return errand
+
+
+def test_an_errand_runs_on_another_thread_until_it_is_waited_for() -> None:
     go_on, seen = threading.Event(), []
 
     def task() -> None:
         go_on.wait(60)
         seen.append(threading.get_ident())
 
-    wait = team(2).beside(task)
+    errand = sent(task)
     assert not seen
     go_on.set()
-    wait()
+    errand.wait()
     assert len(seen) == 1 and seen[0] != threading.get_ident()
-    wait()  # once more does no harm
+    errand.wait()  # once more does no harm
 
 
-def test_a_run_waits_for_a_task_beside() -> None:
+def test_an_errand_that_was_never_sent_is_over() -> None:
+    team(2).errand(lambda: None).wait()
+
+
+def test_a_run_waits_for_an_errand() -> None:
     seen: list[object] = []
 
     def task() -> None:
         time.sleep(0.05)
-        seen.append("beside")
+        seen.append("errand")
 
-    wait = team(2).beside(task)
+    errand = sent(task)
     team(2).run(seen.append)
-    wait()
-    assert seen[0] == "beside" and sorted(seen[1:]) == [0, 1]  # type: ignore[type-var]
+    errand.wait()
+    assert seen[0] == "errand" and sorted(seen[1:]) == [0, 1]  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_what_a_task_beside_raises_is_raised_by_waiting(error: type[BaseException]) -> None:
+def test_what_an_errand_raises_is_raised_by_waiting(error: type[BaseException]) -> None:
     def task() -> None:
-        raise error("beside")
+        raise error("errand")
 
-    wait = team(2).beside(task)
-    with pytest.raises(error, match="beside"):
-        wait()
+    errand = sent(task)
+    with pytest.raises(error, match="errand"):
+        errand.wait()
     team(2).run(lambda w: None)
 
 
-def test_an_interrupt_while_waiting_comes_after_the_task_beside() -> None:
+def test_an_interrupt_while_waiting_comes_after_the_errand() -> None:
     done = []
 
     def task() -> None:
@@ -190,15 +201,35 @@ def test_an_interrupt_while_waiting_comes_after_the_task_beside() -> None:
         done.append(1)
 
     def run() -> None:
-        wait = team(2).beside(task)
+        errand = sent(task)
         try:
             time.sleep(1)
         finally:
-            wait()
+            errand.wait()
 
     with pytest.raises(KeyboardInterrupt):
         run()
     assert done == [1]
+
+
+def test_an_interrupt_while_another_thread_has_the_team_comes_after_the_errand() -> None:
+    """Another caller waits for the errand to end, and holds the team meanwhile."""
+    done: list[int] = []
+
+    def task() -> None:
+        time.sleep(0.2)
+        done.append(1)
+
+    errand = sent(task)
+    other = threading.Thread(target=lambda: team(2).run(lambda w: None))
+    other.start()
+    timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        errand.wait()
+    assert done == [1]
+    other.join()
+    timer.join()
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:

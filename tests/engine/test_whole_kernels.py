@@ -17,6 +17,7 @@ import pytest
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, USEFUL
+from mainstem.engine.kernels.inflight import PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.team import team
 
@@ -172,6 +173,17 @@ class Run:
     def lock_by_four(self) -> None:
         self.lock(claim=4)
 
+    def inflight(self, claim: int = 1) -> None:
+        """Four places: many rows of a claim share theirs."""
+        lo, asked = self.requests()
+        own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
+        running = np.full((self.threads, self.threads + 1), -1)
+        arrays = self.part["todo"], lo, asked, claim, self.zeros(self.batch.count * LINE), own, running
+        self.on_all(load("inflight", self.jit).inflight_run, *self.call(direct), *arrays, self.code)
+
+    def inflight_by_four(self) -> None:
+        self.inflight(claim=4)
+
     def pat(self, partitions: int = 3) -> None:
         kernels, todo, (lo, asked) = load("locks", self.jit), self.part["todo"], self.requests()
         ticket, lock = self.locks(len(asked))
@@ -219,7 +231,7 @@ class Packing:
         kernels.pack(batch.todo, self.count, self.total, *out, *scratch, self.bin_weight, self.bin_lo, self.bin_txn)
 
 
-SAFE = ("lock", "lock_by_four", "pat", "mvlk", "components")
+SAFE = ("lock", "lock_by_four", "inflight", "inflight_by_four", "pat", "mvlk", "components")
 
 
 def check_equals_serial(strategy: str, batch: Batch, jit: bool, threads: int) -> None:

@@ -35,7 +35,7 @@ def _tpg() -> dict[str, Options]:
     }
 
 
-WHOLE: dict[str, Options] = {name: {"engine": name} for name in ("lock", "pat", "mvlk", "components")}
+WHOLE: dict[str, Options] = {name: {"engine": name} for name in ("inflight", "lock", "pat", "mvlk", "components")}
 PARTS: dict[str, Options] = {
     **{f"chains {sharing}": {"engine": "chains", "sharing": sharing} for sharing in CHOICES["sharing"]},
     **_tpg(),

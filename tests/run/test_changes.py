@@ -19,7 +19,7 @@ from mainstem.engine.changes import CHANGES_FIELD
 from mainstem.engine.options import SAFE
 from mainstem.testing import Outcome, assert_same, generate_case, load_program
 
-ENGINES = ("auto", "serial", "lock", "pat", "components", "mvlk", "chains", "tpg")
+ENGINES = ("auto", "serial", "inflight", "lock", "pat", "components", "mvlk", "chains", "tpg")
 PROGRAMS_DEFAULT, PROGRAMS_LONG, CHUNK = 24, 6_000, 12
 
 BANK = """

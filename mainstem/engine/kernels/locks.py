@@ -171,7 +171,7 @@ def lock_run(
     count, useful, sync, first = todo.shape[0], 0, 0, ticks()
     claims = max(0, count // claim - LAST_CLAIMS * clock.shape[0])
     going = True
-    while going:
+    while going and atomic_load(control, STOP * LINE) == 0:
         number = atomic_add(control, NEXT * LINE, 1)
         lo = number * claim if number < claims else claims * claim + number - claims
         if lo >= count:
@@ -288,7 +288,7 @@ def pat_run(
     `part_counter` has `partitions * LINE` words, all 0 at the start, one cache line per partition.
     """
     useful, sync, first = 0, 0, ticks()
-    while True:
+    while atomic_load(control, STOP * LINE) == 0:
         i = atomic_add(control, NEXT * LINE, 1)
         if i >= todo.shape[0]:
             break

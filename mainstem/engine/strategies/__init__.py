@@ -10,15 +10,33 @@ from mainstem.engine.strategies.chains import run_chains
 from mainstem.engine.strategies.isolation import run_locked, run_stamped
 from mainstem.engine.strategies.nested import run_at_once, split
 from mainstem.engine.strategies.tpg import run_tpg
-from mainstem.engine.strategies.whole import run_components, run_lock, run_mvlk, run_nolock, run_pat, run_serial
+from mainstem.engine.strategies.whole import (
+    run_components,
+    run_inflight,
+    run_lock,
+    run_mvlk,
+    run_nolock,
+    run_pat,
+    run_serial,
+)
 from mainstem.engine.work import Work
 from mainstem.team import Crew
 
-__all__ = ["RUNNERS", "keeping_versions", "run_works", "split", "uses_operations", "uses_parts", "uses_versions"]
+__all__ = [
+    "RUNNERS",
+    "keeping_versions",
+    "run_works",
+    "split",
+    "uses_operations",
+    "uses_parts",
+    "uses_requests",
+    "uses_versions",
+]
 
 RUNNERS: dict[str, Callable[[Work, Crew], object]] = {
     "serial": run_serial,
     "nolock": run_nolock,
+    "inflight": run_inflight,
     "lock": run_lock,
     "pat": run_pat,
     "mvlk": run_mvlk,
@@ -40,9 +58,14 @@ def uses_versions(strategy: Strategy) -> bool:
     return strategy.engine in ("mvlk", "locked", "stamped") or uses_parts(strategy)
 
 
+def uses_requests(strategy: Strategy) -> bool:
+    """Whether it needs to know what rows transactions ask for, and no more."""
+    return strategy.engine in ("inflight", "lock", "pat")
+
+
 def uses_operations(strategy: Strategy) -> bool:
-    """Whether operations must be linked; who takes locks in order only asks for rows."""
-    return strategy.engine not in ("serial", "lock", "pat", "nolock")
+    """Whether operations must be linked."""
+    return strategy.engine not in ("serial", "nolock") and not uses_requests(strategy)
 
 
 def keeping_versions(strategy: Strategy) -> Strategy:

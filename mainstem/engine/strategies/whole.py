@@ -8,12 +8,14 @@ import numpy as np
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
+from mainstem.engine.kernels.inflight import PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.engine.work import Work
 from mainstem.team import Crew
 
 PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
 LOCKS_MOST, LOCKS_LEAST = 1 << 14, 64  # half a megabyte; rows that share a lock only wait for each other
+PLACES_PER_REQUEST, PLACES_LEAST, PLACES_MOST = 16, 256, 1 << 13  # rows of one claim that share a place are as one
 BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest
 
 
@@ -55,8 +57,29 @@ def _locks(work: Work) -> tuple[np.ndarray, np.ndarray]:
     """Tickets, and locks: a power of two of them, so many that rows hardly ever share one."""
     count = work.numbered.requests.count
     number = min(LOCKS_MOST, max(2 * count, LOCKS_LEAST), work.layout.all_rows)
-    locks = 1 << max(0, number - 1).bit_length()
-    return work.room("ticket", count), work.zeros("lock", locks * LOCK_WORDS)
+    return work.room("ticket", count), work.zeros("lock", _power_of_two(number) * LOCK_WORDS)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(0, least - 1).bit_length()
+
+
+def run_inflight(work: Work, team: Crew) -> None:
+    """Every transaction waits for those still running that it conflicts with."""
+    bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
+    count = len(work.todo)
+    claim = load("locks", work.jit).choose_claim(work.todo, requests.lo, requests.of, team.threads)
+    places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
+    own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
+    running = np.full((team.threads, max(LINE, team.threads + 1)), -1, np.int64)
+    done = work.zeros("done", count * LINE)
+    team.run(
+        lambda w: kernels.inflight_run(
+            bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, running, work.code,
+            work.control, work.clock, w,
+        ),
+        work.control,
+    )  # fmt: skip
 
 
 def run_mvlk(work: Work, team: Crew) -> None:
