@@ -4,8 +4,9 @@ it conflicts with. No locks: what has ended needs none, and what runs at the mom
 Threads claim transactions in event order, `claim` at a time (`control[NEXT]`), so every transaction before a claim has
 ended or belongs to a claim of another thread that is not done. Which rows a claim asks for is known before it runs
 (`engine/requests.py`): the one that comes later compares its own with those of the claims that are not done. Where two
-meet in a row that either may write, its transactions are compared one by one, and each waits for the last one that it
-conflicts with. Waiting goes to earlier claims only, so nothing can deadlock.
+meet in a row that either may write, its transactions are compared one by one: each runs when it conflicts with none
+before it that has not ended, so that those behind one that has to wait may run first. The first one of a claim waits
+for earlier claims only, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
 ascending order; `code[t]` becomes the abort code of transaction t.
@@ -15,10 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_add, atomic_load, atomic_release, inlined, invoke, kernel, ticks
+from .base import atomic_add, atomic_load, atomic_release, inlined, invoke, kernel, rest, ticks
 from .control import LINE, LOCK, NEXT, STOP, SYNC, USEFUL
-from .waiting import wait_until
 
+# Transactions that a thread takes at once: threads that take turns one by one send the cache lines of the counter and
+# of results back and forth.
+CLAIM = 4
+CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
 LAST_CLAIMS = 4  # per thread: their transactions are claimed one by one, so that threads end together
 
 # Words of a place in `own`, where a claim notes its rows by their low bits.
@@ -26,6 +30,11 @@ CLAIMED = 0  # the number of the claim plus 1, and in the lowest bit whether it 
 ROW = 1  # or ANY, where several of its rows have the same place
 PLACE_WORDS = 2
 ANY = -1
+
+
+@kernel
+def choose_claim(transactions: int, threads: int) -> int:
+    return CLAIM if transactions >= CLAIM * CLAIMS_PER_THREAD * threads else 1
 
 
 @inlined
@@ -77,6 +86,29 @@ def meets(
 
 
 @inlined
+def meets_any(
+    number: int,
+    others: int,
+    claim: int,
+    many: int,
+    todo: np.ndarray,
+    request_lo: np.ndarray,
+    request: np.ndarray,
+    own: np.ndarray,
+    running: np.ndarray,
+    w: int,
+) -> bool:
+    """Whether a claim meets one of the running ones."""
+    lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
+    note_rows(todo, lo, hi, request_lo, request, number + 1, own, w)
+    for r in range(others):
+        begin, end = begin_of(running[w, r], claim, many), begin_of(running[w, r] + 1, claim, many)
+        if meets(todo, begin, end, request_lo, request, number + 1, own, w):
+            return True
+    return False
+
+
+@inlined
 def look_around(number: int, before: int, claim: int, many: int, done: np.ndarray, running: np.ndarray, w: int) -> int:
     """Lists the claims of other threads before claim `number` that are not done, in `running[w]`; gives how many.
 
@@ -100,13 +132,21 @@ def look_around(number: int, before: int, claim: int, many: int, done: np.ndarra
 
 @inlined
 def is_running(number: int, claim: int, many: int, done: np.ndarray) -> bool:
-    return atomic_load(done, number * LINE) < (claim if number < many else 1)
+    return atomic_load(done, number * LINE) != all_of(number, claim, many)
 
 
 @inlined
-def wait_for_conflicts(
+def all_of(number: int, claim: int, many: int) -> int:
+    """What `done` says of a claim when all its transactions have ended."""
+    return (1 << claim) - 1 if number < many else 1
+
+
+@inlined
+def may_run(
     i: int,
     others: int,
+    number: int,
+    ended: int,
     claim: int,
     many: int,
     todo: np.ndarray,
@@ -115,24 +155,24 @@ def wait_for_conflicts(
     done: np.ndarray,
     own: np.ndarray,
     running: np.ndarray,
-    control: np.ndarray,
     w: int,
-) -> int:
-    """Waits for the last transaction of each running claim that transaction `todo[i]` conflicts with: those before it
-    in its claim have ended by then. Gives the ticks that it took; -1 when the run is stopped.
+) -> bool:
+    """Whether transaction `todo[i]` conflicts with none before it that has not ended, of other claims or of its own.
+
+    Of its claim, `number`, those in `ended` have.
     """
-    sync, mark = 0, todo.shape[0] + i + 1
+    mark, first = todo.shape[0] + i + 1, begin_of(number, claim, many)
     note_rows(todo, i, i + 1, request_lo, request, mark, own, w)
     for r in range(others):
         begin, end = begin_of(running[w, r], claim, many), begin_of(running[w, r] + 1, claim, many)
-        for j in range(end - 1, begin - 1, -1):
-            if meets(todo, j, j + 1, request_lo, request, mark, own, w):
-                waited = wait_until(done, running[w, r] * LINE, j + 1 - begin, control)
-                if waited < 0:
-                    return -1
-                sync += waited
-                break
-    return sync
+        theirs = atomic_load(done, running[w, r] * LINE)
+        for j in range(begin, end):
+            if theirs >> (j - begin) & 1 == 0 and meets(todo, j, j + 1, request_lo, request, mark, own, w):
+                return False
+    for j in range(first, i):
+        if ended >> (j - first) & 1 == 0 and meets(todo, j, j + 1, request_lo, request, mark, own, w):
+            return False
+    return True
 
 
 @kernel
@@ -151,37 +191,35 @@ def inflight_run(
     clock: np.ndarray,
     w: int,
 ) -> None:
-    """`done` counts the transactions of each claim that have ended, a cache line per claim, all 0 at the start. `own`
+    """`done` has a cache line per claim, all 0 at the start, and in it a bit for each transaction that has ended. `own`
     and `running` have a row per worker: of places, a power of two of them, all 0; and of one word more than there are
     threads, all -1.
     """
     count, many = todo.shape[0], claims_of_many(todo.shape[0], claim, clock.shape[0])
-    useful, sync, first, before, going = 0, 0, ticks(), -1, True
-    while going and atomic_load(control, STOP * LINE) == 0:
+    useful, sync, first, before = 0, 0, ticks(), -1
+    while atomic_load(control, STOP * LINE) == 0:
         number = atomic_add(control, NEXT * LINE, 1)
         lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
         if lo >= count:
             break
         others = look_around(number, before, claim, many, done, running, w)
-        met = False
-        if others > 0:
-            note_rows(todo, lo, hi, request_lo, request, number + 1, own, w)
-            for r in range(others):
-                begin, end = begin_of(running[w, r], claim, many), begin_of(running[w, r] + 1, claim, many)
-                met = met or meets(todo, begin, end, request_lo, request, number + 1, own, w)
-        started = ticks()
-        for i in range(lo, hi):
-            if met:
-                waited = wait_for_conflicts(
-                    i, others, claim, many, todo, request_lo, request, done, own, running, control, w
-                )
-                if waited < 0:
-                    going = False
-                    break
-                sync += waited
-                started += waited
-            code[todo[i]] = invoke(direct, context, todo[i], w)
-            atomic_release(done, number * LINE, i + 1 - lo)
+        met = others > 0 and meets_any(number, others, claim, many, todo, request_lo, request, own, running, w)
+        started, ended, turn = ticks(), 0, 0
+        while ended != all_of(number, claim, many) and atomic_load(control, STOP * LINE) == 0:
+            waits, looked = True, ticks()
+            for i in range(lo, hi):
+                if ended >> (i - lo) & 1 == 0 and (
+                    not met
+                    or may_run(i, others, number, ended, claim, many, todo, request_lo, request, done, own, running, w)
+                ):
+                    code[todo[i]] = invoke(direct, context, todo[i], w)
+                    ended |= 1 << (i - lo)
+                    atomic_release(done, number * LINE, ended)
+                    waits = False
+            turn = rest(turn) if waits else 0
+            if waits:
+                sync += ticks() - looked
+                started += ticks() - looked
         useful += ticks() - started
         before = number
     clock[w, USEFUL] += useful

@@ -68,7 +68,7 @@ def run_inflight(work: Work, team: Crew) -> None:
     """Every transaction waits for those still running that it conflicts with."""
     bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
     count = len(work.todo)
-    claim = load("locks", work.jit).choose_claim(work.todo, requests.lo, requests.of, team.threads)
+    claim = kernels.choose_claim(count, team.threads)
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
     running = np.full((team.threads, max(LINE, team.threads + 1)), -1, np.int64)
