@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mainstem.engine.layout import Numbered
 from mainstem.team import team
 
-LEAST_SECONDS = 300e-6  # in less, waking a thread and taking turns with it costs as much as it wins
+LEAST_SECONDS = 150e-6  # in less, waking a thread and taking turns with it costs as much as it wins
 MOST_SHARE = 1 / 4  # of the events of a batch: costs may have changed
 WAKING = 30e-6  # seconds until a thread that was asleep is at work
 STEP = 2.0  # times more than before, at most: preparing a batch may have been interrupted
