@@ -175,11 +175,11 @@ class Run:
 
     def inflight(self, claim: int = 1) -> None:
         """Four places: many rows of a claim share theirs."""
-        lo, asked = self.requests()
+        kernels, todo, (lo, asked) = load("inflight", self.jit), self.part["todo"], self.requests()
+        done = self.zeros(kernels.count_claims(len(todo), claim, self.threads) * LINE)
         own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
         running = np.full((self.threads, self.threads + 1), -1)
-        arrays = self.part["todo"], lo, asked, claim, self.zeros(self.batch.count * LINE), own, running
-        self.on_all(load("inflight", self.jit).inflight_run, *self.call(direct), *arrays, self.code)
+        self.on_all(kernels.inflight_run, *self.call(direct), todo, lo, asked, claim, done, own, running, self.code)
 
     def inflight_by_four(self) -> None:
         self.inflight(claim=4)

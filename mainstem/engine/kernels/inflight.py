@@ -43,6 +43,12 @@ def claims_of_many(transactions: int, claim: int, threads: int) -> int:
     return max(0, transactions // claim - LAST_CLAIMS * threads)
 
 
+@kernel
+def count_claims(transactions: int, claim: int, threads: int) -> int:
+    many = claims_of_many(transactions, claim, threads)
+    return many + transactions - many * claim
+
+
 @inlined
 def begin_of(number: int, claim: int, many: int) -> int:
     """Where in `todo` a claim begins."""

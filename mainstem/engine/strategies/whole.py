@@ -72,7 +72,7 @@ def run_inflight(work: Work, team: Crew) -> None:
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
     running = np.full((team.threads, max(LINE, team.threads + 1)), -1, np.int64)
-    done = work.zeros("done", count * LINE)
+    done = work.zeros("done", kernels.count_claims(count, claim, team.threads) * LINE)
     team.run(
         lambda w: kernels.inflight_run(
             bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, running, work.code,
