@@ -264,6 +264,28 @@ def test_nothing_to_do_and_one_thread(strategy: str, jit: bool) -> None:
     check_equals_serial(strategy, Batch(0, 10, 4), jit, 1)
 
 
+def test_those_behind_one_that_waits_run_first() -> None:
+    """Of two claims of four, the first is another thread's: it ends while this one has run what it may."""
+    rows = [0, 1, 2, 3, 1, 5, 1, 6]  # all are written; transactions 4 and 6 wait for 1, and 6 for 4
+    batch, order = Batch(0, 40, 40), []
+    batch.txn_lo, batch.op_row = np.arange(41), np.array([*rows, *range(7, 39)])
+    batch.op_write, batch.todo = np.ones(40, np.int64), np.arange(40)
+    kernels, requests = load("inflight", False), batch.op_row << 1 | 1
+    control, clock = np.zeros(CONTROL_WORDS, np.int64), np.zeros((1, CLOCKS), np.int64)
+    done, own = np.zeros(kernels.count_claims(40, 4, 1) * LINE, np.int64), np.zeros((1, 64 * PLACE_WORDS), np.int64)
+    control[NEXT * LINE] = 1
+
+    def note(memory: np.ndarray, t: int, worker: int) -> int:
+        order.append(t)
+        if order == [5, 7]:
+            done[0] = 0b1111
+        return 0
+
+    arrays = batch.txn_lo, requests, 4, done, own, np.full((1, 3), -1), np.zeros(40, np.int64)
+    kernels.inflight_run(note, None, batch.todo, *arrays, control, clock, 0)
+    assert order == [5, 7, 4, 6, *range(8, 40)]
+
+
 @pytest.mark.parametrize("partitions", [1, 2, 11, 64])
 def test_partitions_of_any_number(partitions: int) -> None:
     batch = Batch(partitions, 1000, 50)

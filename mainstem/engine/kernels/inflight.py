@@ -212,20 +212,29 @@ def inflight_run(
         met = others > 0 and meets_any(number, others, claim, many, todo, request_lo, request, own, running, w)
         started, ended, turn = ticks(), 0, 0
         while ended != all_of(number, claim, many) and atomic_load(control, STOP * LINE) == 0:
-            waits, looked = True, ticks()
+            waits, looked, compared = True, ticks(), 0
             for i in range(lo, hi):
-                if ended >> (i - lo) & 1 == 0 and (
-                    not met
-                    or may_run(i, others, number, ended, claim, many, todo, request_lo, request, done, own, running, w)
-                ):
-                    code[todo[i]] = invoke(direct, context, todo[i], w)
-                    ended |= 1 << (i - lo)
-                    atomic_release(done, number * LINE, ended)
-                    waits = False
-            turn = rest(turn) if waits else 0
+                if ended >> (i - lo) & 1 == 1:
+                    continue
+                if met:
+                    begin = ticks()
+                    free = may_run(
+                        i, others, number, ended, claim, many, todo, request_lo, request, done, own, running, w
+                    )
+                    compared += ticks() - begin
+                    if not free:
+                        continue
+                code[todo[i]] = invoke(direct, context, todo[i], w)
+                ended |= 1 << (i - lo)
+                atomic_release(done, number * LINE, ended)
+                waits = False
             if waits:
-                sync += ticks() - looked
-                started += ticks() - looked
+                turn = rest(turn)
+                compared = ticks() - looked
+                sync += compared
+            else:
+                turn = 0
+            started += compared  # no work
         useful += ticks() - started
         before = number
     clock[w, USEFUL] += useful
