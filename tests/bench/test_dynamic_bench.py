@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from mainstem.bench import dynamic, dynamic_report, plot
 from mainstem.bench.__main__ import cli
 from mainstem.bench.dynamic import Options, Results, Step
-from mainstem.bench.engines import Pass
+from mainstem.bench.engines import WAYS, Pass
 from mainstem.bench.measure import Ending, Stopwatch
 from mainstem.engine import BatchStats
 
@@ -27,7 +27,7 @@ def test_every_strategy_over_four_phases(tmp_path):
         assert text in done.output
     report = json.loads((tmp_path / "out.json").read_text())
     assert [(step["phase"], step["step"]) for step in report["steps"]] == [(p, s) for p in (1, 2, 3, 4) for s in (0, 1)]
-    assert len(report["totals"]) == 21
+    assert len(report["totals"]) == len(WAYS)
     assert report["events"] == 160
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
