@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mainstem.engine.layout import Numbered
 from mainstem.team import team
 
-LEAST_SECONDS = 150e-6  # in less, waking a thread and taking turns with it costs as much as it wins
+LEAST_SECONDS = 200e-6  # in less, waking a thread and taking turns with it costs as much as it wins
 MOST_SHARE = 1 / 4  # of the events of a batch: costs may have changed
 WAKING = 30e-6  # seconds until a thread that was asleep is at work
 STEP = 2.0  # times more than before, at most: preparing a batch may have been interrupted
@@ -26,7 +26,7 @@ class Ahead:
         self.transactions = transactions
         self.started = time.perf_counter() + WAKING  # about when a thread would have
         self.seconds = 0.0  # that they took, once they have ended
-        self.waited = 0.0  # seconds that others have waited for them
+        self.held_up = 0.0  # seconds, of preparing the others: it waited for these, or something came between
         self._run = run
         self._errand = None if run is None else team(2).errand(self._timed)
 
@@ -47,7 +47,7 @@ class Ahead:
             start = time.perf_counter()
             self._errand.wait()
             self._errand = None
-            self.waited += time.perf_counter() - start
+            self.held_up += time.perf_counter() - start
 
 
 @dataclass(frozen=True)

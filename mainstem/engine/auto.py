@@ -41,6 +41,7 @@ SAMPLE_SECONDS = 100e-6
 ASK_AGAIN = 32  # batches until figures of the machine, when they are missing, are looked for again
 PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
+PLANNING_SHARE = 0.01  # of the time of batches, at most: plans for short ones last longer
 DOUBTS = 6  # batches in a row: after so many, other work than what is known is how this strategy makes it look
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
@@ -66,10 +67,16 @@ class Plan:
     queue: list[Strategy]  # to be tried first
     age: int = 0
     surprises: int = 0  # batches in a row that took much more or less than expected
+    making: float = 0.0  # seconds that it took
+    spent: float = 0.0  # seconds of its batches
 
     @cached_property
     def about(self) -> str:
         return str(self.properties)
+
+    @property
+    def is_old(self) -> bool:
+        return self.age >= REPLAN and self.making <= PLANNING_SHARE * self.spent
 
 
 _memories: dict[tuple[str, int], Memory] = {}
@@ -116,7 +123,7 @@ class AutoExecutor(ParallelExecutor):
         plan = self._plan
         if plan is None:
             return self._batches == 1
-        return uses_versions(plan.best) and (plan.age >= REPLAN or self._changed_much(plan))
+        return uses_versions(plan.best) and (plan.is_old or self._changed_much(plan))
 
     def _sample(self, arrays: dict[str, Any], count: int) -> int:
         """Runs the first events serially, more of them when they are cheap; gives how many."""
@@ -177,6 +184,7 @@ class AutoExecutor(ParallelExecutor):
         cost = self._timed_serially(arrays, count, first, len(arrays["kind"]))
         self.memory.learn_cost(cost)
         if self._plan is not None:
+            self._plan.spent += cost * count
             self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][:count])) / count)
         return Ran("serial", why)
 
@@ -185,7 +193,7 @@ class AutoExecutor(ParallelExecutor):
     def _stays_serial(self) -> bool:
         """Whether the plan in force says so: then not even operations are needed."""
         plan = self._plan
-        if plan is None or plan.best is not SERIAL or plan.queue or plan.age >= REPLAN or self._changed_much(plan):
+        if plan is None or plan.best is not SERIAL or plan.queue or plan.is_old or self._changed_much(plan):
             return False
         plan.age += 1
         return True
@@ -194,10 +202,12 @@ class AutoExecutor(ParallelExecutor):
         start = time.perf_counter()
         laid = self.lay_out(arrays, count, first_event)
         numbered, first = laid.numbered, laid.first
-        if self._plan is None or self._plan.age >= REPLAN or self._changed_much(self._plan, numbered):
-            laying_out = time.perf_counter() - start
+        if self._plan is None or self._plan.is_old or self._changed_much(self._plan, numbered):
+            begin = time.perf_counter()
             self._plan = self._make_plan(numbered, arrays, first)
-            start = time.perf_counter() - laying_out  # planning is not the strategy's fault
+            self._plan.making = time.perf_counter() - begin
+            start += self._plan.making  # planning is not the strategy's fault
+            laid.ahead.held_up += self._plan.making
         self._plan.age += 1
         strategy, why = self._next(self._plan)
         if strategy is SERIAL:
@@ -205,7 +215,9 @@ class AutoExecutor(ParallelExecutor):
             return self._serial(arrays, count, laid.first_event, why)
         ran = self.run_with(strategy, arrays, count, first_event, why, laid)
         operations = self._operations(strategy, self._plan.properties, numbered)
-        self._learn(strategy, ran, time.perf_counter() - start, operations * laid.inflation)
+        taken = time.perf_counter() - start
+        self._plan.spent += taken
+        self._learn(strategy, ran, taken, operations * laid.inflation)
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 

@@ -70,7 +70,7 @@ class ParallelExecutor(Executor):
             self._ahead = Ahead()
         self._ahead.start()
         self.list_keys(arrays, self._ahead.wait)
-        self.operations.listing -= self._ahead.waited  # for rows that were about to change: transactions ran meanwhile
+        self.operations.listing -= self._ahead.held_up  # for rows that were about to change: transactions ran meanwhile
         return Laid(self.layout.number(arrays, count, self.operations.scratch, first), first, end, self._ahead)
 
     def _ahead_of(self, arrays: dict[str, Any], count: int, first_event: int) -> tuple[int, int]:
@@ -145,7 +145,7 @@ class ParallelExecutor(Executor):
             if waiting:
                 waiting = False
                 clock.constructed()
-                prepared = time.perf_counter() - laid.ahead.started - laid.ahead.waited
+                prepared = time.perf_counter() - laid.ahead.started - laid.ahead.held_up
                 self._head_start.learn_room(prepared, len(laid.numbered) - laid.first)
                 self._wait_for_ahead(arrays)
 

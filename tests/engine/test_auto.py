@@ -242,6 +242,18 @@ def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.Monkey
     assert executor._cost_unknown()  # before a new plan, a sample tells
 
 
+def test_plans_of_short_batches_last_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making one may take a hundredth of the time of its batches."""
+    plan = planned(monkeypatch)._plan
+    assert plan is not None
+    plan.age, plan.making, plan.spent = auto.REPLAN, 500e-6, 30e-3
+    assert not plan.is_old
+    plan.spent = 60e-3
+    assert plan.is_old
+    plan.age = auto.REPLAN - 1
+    assert not plan.is_old
+
+
 @pytest.mark.parametrize("dearer", [8.0, 0.1])
 def test_transactions_that_cost_something_else_are_not_the_strategys_fault(
     monkeypatch: pytest.MonkeyPatch, dearer: float
