@@ -176,7 +176,7 @@ class Run:
     def inflight(self, claim: int = 1) -> None:
         """Four places: many rows of a claim share theirs."""
         kernels, todo, (lo, asked) = load("inflight", self.jit), self.part["todo"], self.requests()
-        done = self.zeros(kernels.count_claims(len(todo), claim, self.threads) * LINE)
+        done = self.zeros(load("claims", self.jit).count_claims(len(todo), claim, self.threads) * LINE)
         own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
         running = np.full((self.threads, self.threads + 1), -1)
         self.on_all(kernels.inflight_run, *self.call(direct), todo, lo, asked, claim, done, own, running, self.code)
@@ -272,7 +272,10 @@ def test_those_behind_one_that_waits_run_first() -> None:
     batch.op_write, batch.todo = np.ones(40, np.int64), np.arange(40)
     kernels, requests = load("inflight", False), batch.op_row << 1 | 1
     control, clock = np.zeros(CONTROL_WORDS, np.int64), np.zeros((1, CLOCKS), np.int64)
-    done, own = np.zeros(kernels.count_claims(40, 4, 1) * LINE, np.int64), np.zeros((1, 64 * PLACE_WORDS), np.int64)
+    done, own = (
+        np.zeros(load("claims", False).count_claims(40, 4, 1) * LINE, np.int64),
+        np.zeros((1, 64 * PLACE_WORDS), np.int64),
+    )
     control[NEXT * LINE] = 1
 
     def note(memory: np.ndarray, t: int, worker: int) -> int:

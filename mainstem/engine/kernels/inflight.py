@@ -17,42 +17,14 @@ from __future__ import annotations
 import numpy as np
 
 from .base import atomic_add, atomic_load, atomic_release, inlined, invoke, kernel, rest, ticks
+from .claims import begin_of, claims_of_many
 from .control import LINE, LOCK, NEXT, STOP, SYNC, USEFUL
 
-# Transactions that a thread takes at once: threads that take turns one by one send the cache lines of the counter and
-# of results back and forth.
-CLAIM = 4
-CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
-LAST_CLAIMS = 4  # per thread: their transactions are claimed one by one, so that threads end together
-
 # Words of a place in `own`, where a claim notes its rows by their low bits.
-CLAIMED = 0  # the number of the claim plus 1, and in the lowest bit whether it may write
+CLAIMED = 0  # the mark under which it was noted, and in the lowest bit whether it may write
 ROW = 1  # or ANY, where several of its rows have the same place
 PLACE_WORDS = 2
 ANY = -1
-
-
-@kernel
-def choose_claim(transactions: int, threads: int) -> int:
-    return CLAIM if transactions >= CLAIM * CLAIMS_PER_THREAD * threads else 1
-
-
-@inlined
-def claims_of_many(transactions: int, claim: int, threads: int) -> int:
-    """How many claims have `claim` transactions. Those after them have one."""
-    return max(0, transactions // claim - LAST_CLAIMS * threads)
-
-
-@kernel
-def count_claims(transactions: int, claim: int, threads: int) -> int:
-    many = claims_of_many(transactions, claim, threads)
-    return many + transactions - many * claim
-
-
-@inlined
-def begin_of(number: int, claim: int, many: int) -> int:
-    """Where in `todo` a claim begins."""
-    return number * claim if number < many else many * claim + number - many
 
 
 @inlined

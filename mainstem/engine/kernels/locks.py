@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from .base import atomic_add, atomic_load, atomic_store, inlined, invoke, kernel, prefetch, ticks
+from .claims import CLAIM, begin_of, choose_claim, claims_of_many
 from .control import COUNTER, LINE, LOCK, NEXT, STOP, SYNC, USEFUL
 from .waiting import wait_until
 
@@ -25,11 +26,7 @@ from .waiting import wait_until
 CHUNK_MOST = 64
 CHUNKS_PER_THREAD = 64
 
-# Transactions that a thread takes at once under locks. Neighbours write their results to the same cache lines, so
-# threads that take turns one by one send these lines back and forth; but one that waits holds up those behind it.
-CLAIM = 4
-CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
-LAST_CLAIMS = 4  # per thread: their transactions are taken one by one, so that threads end together
+# Under locks, a transaction that waits holds up those behind it in its claim.
 SAMPLES = 64  # transactions that say how near conflicts are
 NEAR_MOST = 0.05  # share of transactions that conflict with those at most so many claims before: else one by one
 
@@ -68,10 +65,10 @@ def nolock_run(
 
 
 @kernel
-def choose_claim(todo: np.ndarray, request_lo: np.ndarray, request: np.ndarray, threads: int) -> int:
+def choose_lock_claim(todo: np.ndarray, request_lo: np.ndarray, request: np.ndarray, threads: int) -> int:
     """How many transactions a thread takes at once: one where conflicts are so near that threads would wait."""
     count, window = todo.shape[0], CLAIM * threads
-    if count < CLAIM * CLAIMS_PER_THREAD * threads:
+    if choose_claim(count, threads) == 1:
         return 1
     near, seen = 0, 0
     for i in range(window, count, max(1, count // SAMPLES)):
@@ -169,14 +166,13 @@ def lock_run(
     A thread inserts the locks of `claim` transactions in its turn, then runs them one by one.
     """
     count, useful, sync, first = todo.shape[0], 0, 0, ticks()
-    claims = max(0, count // claim - LAST_CLAIMS * clock.shape[0])
+    many = claims_of_many(count, claim, clock.shape[0])
     going = True
     while going and atomic_load(control, STOP * LINE) == 0:
         number = atomic_add(control, NEXT * LINE, 1)
-        lo = number * claim if number < claims else claims * claim + number - claims
+        lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
         if lo >= count:
             break
-        hi = lo + claim if number < claims else lo + 1
         for i in range(lo, hi):
             call_locks(todo[i], request_lo, request, lock)
         waited = wait_until(control, COUNTER * LINE, lo, control)

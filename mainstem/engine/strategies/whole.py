@@ -43,7 +43,7 @@ def run_lock(work: Work, team: Crew) -> None:
     """Ordered two-phase locking with lockAhead."""
     bound, kernels, requests = work.direct(), load("locks", work.jit), work.numbered.requests
     locks = _locks(work)
-    claim = kernels.choose_claim(work.todo, requests.lo, requests.of, team.threads)
+    claim = kernels.choose_lock_claim(work.todo, requests.lo, requests.of, team.threads)
     team.run(
         lambda w: kernels.lock_run(
             bound.function, bound.context, work.todo, requests.lo, requests.of, *locks, claim, work.code, work.control,
@@ -68,11 +68,12 @@ def run_inflight(work: Work, team: Crew) -> None:
     """Every transaction waits for those still running that it conflicts with."""
     bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
     count = len(work.todo)
-    claim = kernels.choose_claim(count, team.threads)
+    claims = load("claims", work.jit)
+    claim = claims.choose_claim(count, team.threads)
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
     running = np.full((team.threads, max(LINE, team.threads + 1)), -1, np.int64)
-    done = work.zeros("done", kernels.count_claims(count, claim, team.threads) * LINE)
+    done = work.zeros("done", claims.count_claims(count, claim, team.threads) * LINE)
     team.run(
         lambda w: kernels.inflight_run(
             bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, running, work.code,
