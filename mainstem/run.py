@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,20 +111,22 @@ class _MemoryRun:
     """A run whose state lives and dies with the process."""
 
     def __init__(self, program: Program, state: State, how: Mapping[str, Any], out: str | Path | None) -> None:
-        self.state, self.seq = state, 0
+        self.state = state
         self.executor = make_executor(program, state, **how)
         self.out = Path(out) if out is not None else None
         self._folder = hold_folder(self.out) if self.out is not None else None
 
-    def run(self, batch: EventBatch) -> Any:
-        result = self.executor.run(batch, self.seq)
-        if self.out is not None:
-            final = self.out / f"part-{self.seq:020d}.parquet"
-            hidden = final.with_name(f".{final.name}")
-            write_outputs(result.outputs, hidden)
-            hidden.rename(final)
-        self.seq += len(batch)
-        return result
+    def run_all(self, batches: Iterable[EventBatch]) -> Iterator[BatchResult]:
+        """Nobody sees the state before the end, so batches may overlap."""
+        seq = 0
+        for result in self.executor.run_all(batches):
+            if self.out is not None:
+                final = self.out / f"part-{seq:020d}.parquet"
+                hidden = final.with_name(f".{final.name}")
+                write_outputs(result.outputs, hidden)
+                hidden.rename(final)
+            seq += result.stats.events
+            yield result
 
     def flush(self) -> None:
         """Nothing is on its way to a disk."""
@@ -196,8 +199,7 @@ def _run(
     stats, start = Stats(), time.perf_counter()
     tell = _teller(progress, rejects, len(program.inputs))
     outputs: list[pa.RecordBatch] = []
-    for piece in stream:
-        done = runner.run(piece)
+    for piece, done in _results(runner, stream):
         stats.batches.append(done.stats)
         if out is None:
             outputs.append(done.outputs)
@@ -213,6 +215,24 @@ def _run(
     else:
         result._files = OutputFiles(Path(out), runner.executor.output_schema, program.compiled)
     return result, tables
+
+
+def _results(runner: Any, stream: Iterable[EventBatch]) -> Iterator[tuple[EventBatch, BatchResult]]:
+    """Every batch with its result, in order. What a commit keeps belongs to one batch, so only runs in memory read on
+    before a batch has ended."""
+    if not isinstance(runner, _MemoryRun):
+        for piece in stream:
+            yield piece, runner.run(piece)
+        return
+    read: deque[EventBatch] = deque()
+
+    def reading() -> Iterator[EventBatch]:
+        for piece in stream:
+            read.append(piece)
+            yield piece
+
+    for done in runner.run_all(reading()):
+        yield read.popleft(), done
 
 
 def _teller(progress: Tell | None, rejects: Rejects, inputs: int) -> Callable[[EventBatch], None]:

@@ -140,10 +140,16 @@ class Team:
         """`task` for another thread to call while the caller goes on."""
         return Errand(self, _Run(lambda worker: task(), None))
 
-    def _send(self, run: _Run) -> None:
+    def together(self, task: Task, control: np.ndarray | None = None) -> Together:
+        """Like `run`, but the caller takes part when it likes."""
+        return Together(self, _Run(task, control))
+
+    def _send(self, run: _Run, most: int | None = None) -> None:
+        """Wakes the other threads for a run, or some of them."""
         with self._entry:
             self._get_ready()
-            self._others[0].start(run)
+            for thread in self._others[:most]:
+                thread.start(run)
 
     def _await(self, run: _Run) -> None:
         """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
@@ -217,7 +223,7 @@ class Errand:
         self._team, self._run = team, run
 
     def start(self) -> None:
-        self._team._send(self._run)
+        self._team._send(self._run, 1)
 
     def wait(self) -> None:
         """Returns when the task has ended, and raises what it raised; may be called more than once. To be called before
@@ -227,12 +233,49 @@ class Errand:
             raise self._run.errors[0]
 
 
+class Together:
+    """A task of all workers of a team that the others begin, and its caller joins later.
+
+    Its tasks must be done also if some worker comes too late for any of it. Like an errand, it exists before it starts.
+    """
+
+    def __init__(self, team: Team, run: _Run) -> None:
+        self._team, self._run = team, run
+
+    def start(self) -> None:
+        self._team._send(self._run)
+
+    def join(self) -> None:
+        """Takes part, returns when all have returned, and raises the first exception of any. To be called once."""
+        self._run.work(0)
+        self._team._await(self._run)
+        if self._run.errors:
+            raise self._run.errors[0]
+
+    def stop(self, error: BaseException) -> None:
+        """Tells all to return, and waits for them."""
+        self._run.fail(error)
+        self._team._await(self._run)
+
+
 class Crew(Protocol):
     """What runs one task on all workers, and returns when all have returned (`Team.run`)."""
 
     threads: int
 
     def run(self, task: Task, control: np.ndarray | None = None) -> None: ...
+
+
+class Later:
+    """A crew that only keeps what it is to run."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.task: Task = lambda worker: None
+        self.control: np.ndarray | None = None
+
+    def run(self, task: Task, control: np.ndarray | None = None) -> None:
+        self.task, self.control = task, control
 
 
 class Waiting:

@@ -119,13 +119,11 @@ class Runner:
     def run(self, batches: Sequence[EventBatch]) -> Pass:
         """Runs the batches from the start. What counts is the executor's time: keys, transactions, outputs."""
         self.reset()
-        seq, stats, outputs = 0, [], []
+        stats, outputs = [], []
         with stopwatch() as watch:
-            for batch in batches:
-                result = self.executor.run(batch, seq)
+            for result in self.executor.run_all(batches):
                 stats.append(result.stats)
                 outputs.append(result.outputs)
-                seq += len(batch)
         self.last = stats
         return Pass(watch, stats, Ending(self.digest(), digest({"outputs": pa.Table.from_batches(outputs)})))
 

@@ -24,8 +24,9 @@ from mainstem.engine.layout import Batch, Numbered
 from mainstem.engine.model import Costs, Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
+from mainstem.engine.pipeline import Staged
 from mainstem.engine.result import Ran
-from mainstem.engine.strategies import uses_operations, uses_versions
+from mainstem.engine.strategies import overlaps, uses_operations, uses_versions
 from mainstem.engine.strategies.whole import find_components
 from mainstem.lang import Program
 from mainstem.state import State
@@ -221,6 +222,25 @@ class AutoExecutor(ParallelExecutor):
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
+    def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
+        """As the plan says, unless it has to be made anew, which needs what the last batch was like."""
+        plan = self._plan
+        if plan is None or plan.is_old or self._changed_much(plan) or self._why_serial(count) is not None:
+            return None
+        if not overlaps(self._upcoming(plan)):
+            return None
+        self._batches += 1
+        plan.age += 1
+        return self._next(plan)
+
+    def _learn_staged(self, staged: Staged, ran: Ran) -> None:
+        assert self._plan is not None
+        numbered, strategy = staged.work.numbered, staged.work.strategy
+        taken = (staged.seconds_construct + staged.seconds_threads) / self._at_once
+        self._plan.spent += taken
+        self._learn(strategy, ran, taken, self._operations(strategy, self._plan.properties, numbered))
+        self.memory.learn_aborts(float(np.count_nonzero(staged.arrays["code"])) / len(numbered))
+
     def _operations(self, strategy: Strategy, usual: Properties, numbered: Numbered) -> float:
         """Those of the batch, or as many as its transactions usually have when nobody has counted them."""
         if uses_operations(strategy):
@@ -283,12 +303,16 @@ class AutoExecutor(ParallelExecutor):
         return max(0, TRIES - self.memory.tries(strategy.label)) + (strategy.label not in self._warm)
 
     def _next(self, plan: Plan) -> tuple[Strategy, str]:
-        if plan.queue and self._good_enough(plan):
-            plan.queue.clear()
+        strategy = self._upcoming(plan)
         if plan.queue:
             self._tried += 1
             return plan.queue.pop(0), f"tried: predicted to be about as fast as the best; {plan.about}"
-        return plan.best, self._why(plan.best)
+        return strategy, self._why(strategy)
+
+    def _upcoming(self, plan: Plan) -> Strategy:
+        if plan.queue and self._good_enough(plan):
+            plan.queue.clear()
+        return plan.queue[0] if plan.queue else plan.best
 
     def _prefer_best(self, plan: Plan) -> None:
         """Among those that have run in such batches: how good others are is found out by trying them, a few at a time.

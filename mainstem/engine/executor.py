@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -18,6 +18,7 @@ from mainstem.engine.changes import CHANGES_FIELD, Changes, with_changes
 from mainstem.engine.load import compiling, load
 from mainstem.engine.operations import Operations
 from mainstem.engine.outputs import OutputBuilder, Verdicts
+from mainstem.engine.pipeline import one_by_one
 from mainstem.engine.result import BatchResult, BatchStats, Ran, RawResult
 from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
@@ -72,17 +73,22 @@ class Executor:
 
     def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
         """Execute one batch; its events are `first_seq`, `first_seq + 1`, … of the total order."""
-        if self.jit:
+        with self._quietly():
             return self._run(batch, first_seq)
-        with _quiet():
-            return self._run(batch, first_seq)
+
+    def run_all(self, batches: Iterable[EventBatch], first_seq: int = 0) -> Iterator[BatchResult]:
+        """Execute batches one after the other. A result may come when transactions of the next batch are running
+        already: what it says of changed rows, and the state itself, is to be read when no more results come, or from
+        executors that `track`."""
+        return one_by_one(self.run, batches, first_seq)
 
     def run_raw(self, batch: EventBatch) -> RawResult:
         """Execute one batch, and leave its results as they are: for those who do not want output rows."""
-        if self.jit:
+        with self._quietly():
             return self._run_raw(batch)
-        with _quiet():
-            return self._run_raw(batch)
+
+    def _quietly(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.jit else _quiet()
 
     def _run_raw(self, batch: EventBatch) -> RawResult:
         arrays = self.operations.build(batch)
@@ -98,17 +104,24 @@ class Executor:
         columns, nulls = self._result_arrays(count, arrays)
         keyed = time.perf_counter()
         how = self._execute(arrays, count)
-        ran = time.perf_counter()
+        listing = self.operations.listing
+        seconds = (keyed - start + listing, time.perf_counter() - keyed - listing)
+        return self._result(batch, first_seq, arrays, columns, nulls, how, seconds)
+
+    def _result(
+        self, batch: EventBatch, first_seq: int, arrays: dict[str, Any], columns: list[np.ndarray],
+        nulls: list[np.ndarray | None], how: Ran, seconds: tuple[float, float],
+    ) -> BatchResult:  # fmt: skip
+        """Outputs and statistics of a batch that has run; `seconds` of keys and of running."""
+        start = time.perf_counter()
         verdicts = _judged(arrays["code"])
         outputs = self.outputs.build(batch, first_seq, verdicts, arrays["ret"], columns, nulls)
         if self.changes is not None:
             outputs = outputs.append_column(CHANGES_FIELD, self.changes.take(arrays["code"] == 0))
-        aborted = verdicts.aborted
-        listing = self.operations.listing
-        seconds = (keyed - start + listing, ran - keyed - listing, time.perf_counter() - ran)
+        count, aborted = len(arrays["code"]), verdicts.aborted
         stats = BatchStats(
-            len(batch), count, count - aborted, aborted, how.engine, *seconds, how.why, how.threads, how.breakdown,
-            how.retries,
+            len(batch), count, count - aborted, aborted, how.engine, *seconds, time.perf_counter() - start, how.why,
+            how.threads, how.breakdown, how.retries,
         )  # fmt: skip
         return BatchResult(outputs, stats, self._deltas)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from mainstem.engine.changes import CHANGES_FIELD, with_changes
 from mainstem.engine.interpret import Interpreter, interpreted_changes, records_to_arrow
+from mainstem.engine.pipeline import one_by_one
 from mainstem.engine.result import BatchResult, BatchStats
 from mainstem.engine.returned import InferredOutputs, Record, outputs_to_arrow
 from mainstem.gate import EventBatch
@@ -48,6 +50,9 @@ class InterpretedExecutor:
         seconds = (0.0, ran - start, time.perf_counter() - ran)
         stats = BatchStats(len(batch), len(rows), len(rows) - aborted, aborted, self.engine, *seconds)
         return BatchResult(outputs, stats, lambda: deltas)
+
+    def run_all(self, batches: Iterable[EventBatch], first_seq: int = 0) -> Iterator[BatchResult]:
+        return one_by_one(self.run, batches, first_seq)
 
     def _flush(self) -> dict[str, pa.Table]:
         """The batch's changes go to the columnar state; the interpreter forgets what it had read."""

@@ -40,7 +40,7 @@ class KeySlice:
     def resolve(self, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> dict[int, int]:
         """Adds the rows of all computed keys; gives the largest number of dynamic keys of one event, per table.
 
-        `before_new` is called before rows are added for dynamic keys that have none.
+        `before_new` is called before rows are added for keys that have none.
         """
         plan, pos = self._plan, arrays[self._plan.pos]
         ends = [self._scratch.array(keys.ends, len(pos), np.int64) for keys in plan.listed]
@@ -48,7 +48,7 @@ class KeySlice:
         for single in plan.singles:
             parts = [arguments[place] for place in single.parts]
             rows = self._scratch.array(single.target, len(pos), np.int64)
-            rows = self._tables[single.table].index.resolve(parts, arguments[single.ok], rows)
+            rows = self._tables[single.table].index.resolve(parts, arguments[single.ok], rows, before_new)
             arrays[single.target] = frozen(rows)
         for place, name in plan.turns:
             arrays[name] = arguments[place]
@@ -98,7 +98,6 @@ class KeySlice:
     ) -> Listed:
         rows = arguments[keys.row]
         if self._facts[number * FACTS + FOUND] < 0:
-            before_new()
             parts = [arguments[place][: ends[-1]] for place in keys.parts]
-            self._tables[keys.table].index.resolve(parts, out=rows[: ends[-1]])
+            self._tables[keys.table].index.resolve(parts, None, rows[: ends[-1]], before_new)
         return Listed(ends, rows, arguments[keys.site], arguments[keys.turn])

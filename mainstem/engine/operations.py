@@ -48,9 +48,12 @@ class Operations:
         pool = self.state.strings if isinstance(value, str) else self.state.binaries
         return pool.intern_one(value)
 
-    def build(self, batch: EventBatch) -> dict[str, Any]:
+    def build(self, batch: EventBatch, before_new: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """All that the serial kernel needs, most of the time: keys that vary in loops it looks up by itself, and asks
-        for `list_keys` where one is new. Other strategies need that from the start."""
+        for `list_keys` where one is new. Other strategies need that from the start.
+
+        `before_new` is called before tables and their indices change: others may be reading them until then.
+        """
         arrays: dict[str, Any] = self._constant.copy()
         arrays["kind"] = frozen(batch.kind)
         for plan in self._kinds:
@@ -60,14 +63,14 @@ class Operations:
             else:
                 self._columns(batch, plan, found, arrays)
         self.listing = 0.0
-        self._resolve(batch, arrays)
+        self._resolve(batch, arrays, before_new)
         self._add_tables(arrays)
         return arrays
 
     def list_keys(self, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> bool:
         """Adds the rows of keys that vary in loops, of all events of the batch; False when it was done before.
 
-        `before_new` is called before tables and their indices change: others may be reading them until then.
+        `before_new` as in `build`.
         """
         if not self._waiting:
             return False
@@ -114,7 +117,7 @@ class Operations:
     def _timestamps(self, batch: EventBatch, kind: int) -> np.ndarray:
         return batch.ts if len(self.program.events) == 1 else batch.ts[batch.kind == kind]
 
-    def _resolve(self, batch: EventBatch, arrays: dict[str, Any]) -> None:
+    def _resolve(self, batch: EventBatch, arrays: dict[str, Any], before_new: Callable[[], None]) -> None:
         """Row numbers of every site, but for those of functions whose keys vary in loops."""
         self.room = self._fixed_room.copy()
         self._waiting = []
@@ -123,30 +126,33 @@ class Operations:
             if function.slice is not None and function.slice.can_wait:
                 self._waiting.append(number)
             elif function.slice is not None:
-                self._run_slice(number, arrays)
+                self._run_slice(number, arrays, before_new)
             for plan in function.plain:
-                rows = self._plain_rows(plan, dense[plan.kind], arrays)
+                rows = self._plain_rows(plan, dense[plan.kind], arrays, before_new)
                 for target in plan.targets:
                     arrays[target] = rows
 
-    def _run_slice(self, function: int, arrays: dict[str, Any], before_new: Callable[[], None] = lambda: None) -> None:
+    def _run_slice(self, function: int, arrays: dict[str, Any], before_new: Callable[[], None]) -> None:
         slice_, fixed = self._slices[function], self._functions[function].fixed_room
         assert slice_ is not None
         for table, most in slice_.resolve(arrays, before_new).items():
             self.room[table] = max(self.room[table], fixed[table] + most)
 
-    def _plain_rows(self, plan: PlainPlan, dense: bool, arrays: dict[str, Any]) -> np.ndarray:
+    def _plain_rows(
+        self, plan: PlainPlan, dense: bool, arrays: dict[str, Any], before_new: Callable[[], None]
+    ) -> np.ndarray:
         pos = arrays[plan.pos]
         index = self.tables[plan.table].index
         parts = [arrays[name] for name in plan.columns]
         out = self.scratch.array(plan.targets[0], len(pos), np.int64)
         if dense:
-            index.resolve(parts, out=out)
+            index.resolve(parts, None, out, before_new)
         elif not plan.timed:
-            index.resolve_at(parts, pos, out)
+            index.resolve_at(parts, pos, out, before_new)
         else:
             columns = zip(plan.columns, parts, strict=True)
-            index.resolve([values if name in plan.timed else values[pos] for name, values in columns], out=out)
+            parts = [values if name in plan.timed else values[pos] for name, values in columns]
+            index.resolve(parts, None, out, before_new)
         out.flags.writeable = False  # it is a view of its own
         return out
 

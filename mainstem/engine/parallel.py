@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,23 @@ from mainstem.engine.executor import Executor
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import ABORT, EXPLORE, LOCK, SYNC, USEFUL
 from mainstem.engine.layout import Layout, Numbered, Versions
+from mainstem.engine.operations import Operations
 from mainstem.engine.options import Strategy
+from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.engine.record import Recorder
-from mainstem.engine.result import Breakdown, Ran
-from mainstem.engine.strategies import run_works, split, uses_parts, uses_requests, uses_versions
+from mainstem.engine.result import BatchResult, Breakdown, Ran
+from mainstem.engine.strategies import (
+    overlaps,
+    run_works,
+    split,
+    stage_work,
+    uses_parts,
+    uses_requests,
+    uses_versions,
+)
 from mainstem.engine.weights import Weights
 from mainstem.engine.work import Work
+from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
 from mainstem.team import default_threads
@@ -39,6 +50,7 @@ class ParallelExecutor(Executor):
         self.weights = Weights(len(program.functions))
         self._layout: Layout | None = None
         self._head_start, self._ahead = HeadStart(), Ahead()
+        self._other_operations: Operations | None = None  # whose memory the batch before the last one had
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 
@@ -47,6 +59,64 @@ class ParallelExecutor(Executor):
         if self._layout is None:
             self._layout = Layout(self.program, self.operations.tables, self.jit)
         return self._layout
+
+    def run_all(self, batches: Iterable[EventBatch], first_seq: int = 0) -> Iterator[BatchResult]:
+        if self.threads == 1 or self.track or self.changes is not None or self.recorder is not None:
+            return super().run_all(batches, first_seq)
+        return Pipeline(self).run(batches, first_seq)
+
+    def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
+        """What to run a batch of so many transactions with, and why, while the last one may still be running; None:
+        that is known when it has ended."""
+        return (self.strategy, "") if overlaps(self.strategy) else None
+
+    def stage(self, batch: EventBatch, first_seq: int, before_new: Callable[[], None]) -> Staged | None:
+        count = self.outputs.transactions(batch)
+        chosen = self._strategy_ahead(count) if count else None
+        if chosen is None:
+            return None
+        with self._quietly():
+            return self._stage(batch, first_seq, before_new, count, *chosen)
+
+    def _stage(
+        self, batch: EventBatch, first_seq: int, before_new: Callable[[], None], count: int, strategy: Strategy,
+        why: str,
+    ) -> Staged:  # fmt: skip
+        start = time.perf_counter()
+        self._change_memory()
+        arrays = self.operations.build(batch, before_new)
+        columns, nulls = self._result_arrays(count, arrays)
+        self.list_keys(arrays, before_new)
+        keyed, clock = time.perf_counter(), _Clock(self.jit)
+        numbered = self.layout.number(arrays, count, self.operations.scratch)
+        own = {**arrays, **self._own_arrays(self.threads)}
+        arrays["ret"].fill(0)
+        code = self.operations.scratch.array("code", count, np.int64)
+        work = self._work(strategy, numbered, own, code, 0)
+        crew = stage_work(work)
+        constructed = time.perf_counter() - keyed
+        staged = Staged(batch, first_seq, arrays, columns, nulls, work, why, keyed - start, constructed, clock)
+        staged.prepare(crew)
+        return staged
+
+    def _change_memory(self) -> None:
+        """The last batch may be running in the memory that this one would get."""
+        other = self._other_operations or Operations(self.program, self.state, self.functions)
+        self.operations, self._other_operations = other, self.operations
+
+    def conclude(self, staged: Staged) -> BatchResult:
+        work, arrays = staged.work, staged.arrays
+        load("verdicts", self.jit).hand_over(0, work.code, arrays["code"], arrays["ret"])
+        staged.clock.construct = staged.seconds_construct
+        breakdown = staged.clock.breakdown([work], 0.0)
+        self._head_start.learn_cost(breakdown.useful + breakdown.abort, len(work.todo))
+        ran = Ran(work.strategy.label, staged.why, self.threads, breakdown, work.retries)
+        self._learn_staged(staged, ran)
+        seconds = (staged.seconds_keys, staged.seconds_construct + staged.seconds_run)
+        return self._result(staged.batch, staged.first_seq, arrays, staged.columns, staged.nulls, ran, seconds)
+
+    def _learn_staged(self, staged: Staged, ran: Ran) -> None:
+        """For executors that learn."""
 
     def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
         if count == 0:
@@ -232,10 +302,10 @@ class _Clock:
     def __init__(self, jit: bool) -> None:
         self._ticks = load("verdicts", jit).now
         self._first_tick, self._start = self._ticks(), time.perf_counter()
-        self._construct = 0.0
+        self.construct = 0.0
 
     def constructed(self) -> None:
-        self._construct = time.perf_counter() - self._start
+        self.construct = time.perf_counter() - self._start
 
     def breakdown(self, works: list[Work], ahead: float) -> Breakdown:
         """`ahead`: seconds of transactions that ran while others were laid out."""
@@ -243,5 +313,5 @@ class _Clock:
         each = elapsed / max(1, passed)
         seconds = [sum(column) * each for column in zip(*(row for w in works for row in w.clock.tolist()), strict=True)]
         return Breakdown(
-            seconds[USEFUL] + ahead, seconds[SYNC], seconds[LOCK], self._construct, seconds[EXPLORE], seconds[ABORT]
+            seconds[USEFUL] + ahead, seconds[SYNC], seconds[LOCK], self.construct, seconds[EXPLORE], seconds[ABORT]
         )

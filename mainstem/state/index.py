@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,6 +26,10 @@ _TAG_TOP = 1 << 62
 _MASK_MAX = 2**30 - 1  # tells the compiler that places are not negative, which spares a check per access
 
 
+def _nothing() -> None:
+    """Nobody is to be told."""
+
+
 class KeyIndex:
     """Rows are numbered in order of first appearance and never move.
 
@@ -41,30 +45,46 @@ class KeyIndex:
         self.direct = _NO_DIRECT
 
     def resolve(
-        self, components: Sequence[np.ndarray], ok: np.ndarray | None = None, out: np.ndarray | None = None
+        self,
+        components: Sequence[np.ndarray],
+        ok: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+        before_new: Callable[[], None] = _nothing,
     ) -> np.ndarray:
         """The row of each key; missing keys are added in order of appearance. Entries with `ok` 0 give -1.
 
         `out` is filled and returned when given: memory touched for the first time costs more than the look-up.
+        `before_new` is called before keys are added: others may be reading the index until then.
         """
-        return self._look_up(components, ok, insert=True, out=out)
+        return self._look_up(components, ok, out, before_new)
 
-    def resolve_at(self, components: Sequence[np.ndarray], positions: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def resolve_at(
+        self,
+        components: Sequence[np.ndarray],
+        positions: np.ndarray,
+        out: np.ndarray,
+        before_new: Callable[[], None] = _nothing,
+    ) -> np.ndarray:
         """`resolve` of the keys at these positions; dense integer keys are looked up in place, not gathered.
 
         All arrays are as kernels take them: contiguous, int64 and, but for `out`, read-only.
         """
         if len(self.direct) and _find_direct_at(self.direct, components[0], positions, out) >= 0:
             return out
-        return self.resolve([part[positions] for part in components], out=out)
+        return self.resolve([part[positions] for part in components], None, out, before_new)
 
     def find(self, components: Sequence[np.ndarray], ok: np.ndarray | None = None) -> np.ndarray:
         """The row of each key, -1 when it is missing. Adds nothing."""
-        return self._look_up(components, ok, insert=False)
+        return self._look_up(components, ok)
 
     def _look_up(
-        self, components: Sequence[np.ndarray], ok: np.ndarray | None, insert: bool, out: np.ndarray | None = None
+        self,
+        components: Sequence[np.ndarray],
+        ok: np.ndarray | None,
+        out: np.ndarray | None = None,
+        before_new: Callable[[], None] | None = None,
     ) -> np.ndarray:
+        """Adds missing keys when there is a `before_new`, and calls it before."""
         if len(components) != self.ncomp:
             raise ValueError(f"a key of {self.ncomp} components was looked up with {len(components)}")
         parts = [_component(part) for part in components]
@@ -75,7 +95,9 @@ class KeyIndex:
         known = self.count
         flags = _NO_FLAGS if ok is None else frozen(np.ascontiguousarray(ok, np.uint8))
         if _count_missing(flags, out):
-            self._settle(_stacked(parts), flags, out, insert)
+            if before_new is not None:
+                before_new()
+            self._settle(_stacked(parts), flags, out, insert=before_new is not None)
         # A small table has not grown yet, which is when `direct` is chosen; choosing costs microseconds here.
         if self.ncomp == 1 and known < self.count <= _FIRST_CAPACITY:
             self.direct = self._direct_for(_DIRECT_MIN)

@@ -38,7 +38,8 @@ STRATEGIES = [
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[Laid]:
-    """Every batch but the first runs events ahead; gives what was laid out."""
+    """Every batch but the first runs events ahead, and none overlaps with another; gives what was laid out."""
+    monkeypatch.setattr(ParallelExecutor, "run_all", Executor.run_all)
     monkeypatch.setattr(ahead, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(HeadStart, "events", lambda self, events, transactions: events // 5 if self._cost else 0)
     seen: list[Laid] = []
@@ -187,6 +188,7 @@ def test_waiting_for_new_keys_is_no_room_to_run_ahead(monkeypatch: pytest.Monkey
     """One new key in each batch: rows are added when all that runs ahead has ended. If that counted as preparing, more
     would run ahead from batch to batch."""
     seen: list[float] = []
+    monkeypatch.setattr(ParallelExecutor, "run_all", Executor.run_all)
     monkeypatch.setattr(HeadStart, "events", lambda self, events, transactions: events // 4 if self._cost else 0)
     monkeypatch.setattr(HeadStart, "learn_room", lambda self, seconds, transactions: seen.append(seconds))
     honest = Executor._serial_call

@@ -17,7 +17,7 @@ import pytest
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, USEFUL
-from mainstem.engine.kernels.inflight import PLACE_WORDS
+from mainstem.engine.kernels.inflight import OPEN, PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.team import team
 
@@ -178,8 +178,9 @@ class Run:
         kernels, todo, (lo, asked) = load("inflight", self.jit), self.part["todo"], self.requests()
         done = self.zeros(load("claims", self.jit).count_claims(len(todo), claim, self.threads) * LINE)
         own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
-        running = np.full((self.threads, self.threads + 1), -1)
-        self.on_all(kernels.inflight_run, *self.call(direct), todo, lo, asked, claim, done, own, running, self.code)
+        opened, waiting = np.full((self.threads, self.threads * OPEN), 77), np.full((self.threads, OPEN), 77)
+        arrays = todo, lo, asked, claim, done, own, opened, waiting
+        self.on_all(kernels.inflight_run, *self.call(direct), *arrays, self.code)
 
     def inflight_by_four(self) -> None:
         self.inflight(claim=4)
@@ -264,29 +265,40 @@ def test_nothing_to_do_and_one_thread(strategy: str, jit: bool) -> None:
     check_equals_serial(strategy, Batch(0, 10, 4), jit, 1)
 
 
-def test_those_behind_one_that_waits_run_first() -> None:
-    """Of two claims of four, the first is another thread's: it ends while this one has run what it may."""
-    rows = [0, 1, 2, 3, 1, 5, 1, 6]  # all are written; transactions 4 and 6 wait for 1, and 6 for 4
-    batch, order = Batch(0, 40, 40), []
-    batch.txn_lo, batch.op_row = np.arange(41), np.array([*rows, *range(7, 39)])
-    batch.op_write, batch.todo = np.ones(40, np.int64), np.arange(40)
-    kernels, requests = load("inflight", False), batch.op_row << 1 | 1
+def order_of_inflight(rows: list[int], first_ends: int) -> list[int]:
+    """The order in which one thread runs transactions in claims of four, each writing one row.
+
+    The first claim is another thread's, and ends when this one has run `first_ends` transactions.
+    """
+    count, order, kernels = len(rows), list[int](), load("inflight", False)
     control, clock = np.zeros(CONTROL_WORDS, np.int64), np.zeros((1, CLOCKS), np.int64)
-    done, own = (
-        np.zeros(load("claims", False).count_claims(40, 4, 1) * LINE, np.int64),
-        np.zeros((1, 64 * PLACE_WORDS), np.int64),
-    )
+    done = np.zeros(load("claims", False).count_claims(count, 4, 1) * LINE, np.int64)
     control[NEXT * LINE] = 1
 
     def note(memory: np.ndarray, t: int, worker: int) -> int:
         order.append(t)
-        if order == [5, 7]:
+        if len(order) == first_ends:
             done[0] = 0b1111
         return 0
 
-    arrays = batch.txn_lo, requests, 4, done, own, np.full((1, 3), -1), np.zeros(40, np.int64)
-    kernels.inflight_run(note, None, batch.todo, *arrays, control, clock, 0)
-    assert order == [5, 7, 4, 6, *range(8, 40)]
+    own, opened, waiting = (np.zeros((1, words), np.int64) for words in (64 * PLACE_WORDS, 2 * OPEN, OPEN))
+    arrays = np.arange(count + 1), np.array(rows) << 1 | 1, 4, done, own, opened, waiting, np.zeros(count, np.int64)
+    kernels.inflight_run(note, None, np.arange(count), *arrays, control, clock, 0)
+    return order
+
+
+def test_those_behind_one_that_waits_run_first() -> None:
+    rows = [0, 1, 2, 3, 1, 5, 1, 6, *range(7, 39)]  # transactions 4 and 6 wait for 1, and 6 for 4
+    for first_ends in (1, 2):
+        assert order_of_inflight(rows, first_ends) == [5, 7, 8, 9, 10, 11, 4, 6, *range(12, 40)]
+    assert order_of_inflight(rows, 12) == [5, 7, *range(8, 20), 4, 6, *range(20, 40)]
+
+
+def test_no_more_claims_are_open_than_there_is_room_for() -> None:
+    waiting = [4 * claim for claim in range(1, 1 + OPEN)]  # of each claim, the first transaction waits
+    rows = [1 if t in (1, *waiting) else 100 + t for t in range(60)]
+    free = [t for t in range(4, 4 + 4 * OPEN) if t not in waiting]
+    assert order_of_inflight(rows, len(free)) == [*free, *waiting, *range(4 + 4 * OPEN, 60)]
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 11, 64])

@@ -1,12 +1,13 @@
 """Transactions as a whole, run directly on the tables: each waits for those before it that are still running and that
-it conflicts with. No locks: what has ended needs none, and what runs at the moment is at most one claim per thread.
+it conflicts with. No locks: what has ended needs none, and what is open at the moment is a few claims per thread.
 
 Threads claim transactions in event order, `claim` at a time (`control[NEXT]`), so every transaction before a claim has
-ended or belongs to a claim of another thread that is not done. Which rows a claim asks for is known before it runs
-(`engine/requests.py`): the one that comes later compares its own with those of the claims that are not done. Where two
-meet in a row that either may write, its transactions are compared one by one: each runs when it conflicts with none
-before it that has not ended, so that those behind one that has to wait may run first. The first one of a claim waits
-for earlier claims only, so nothing can deadlock.
+ended or belongs to a claim that is *open*: not done. Which rows a claim asks for is known before it runs
+(`engine/requests.py`): the one that comes later compares its own with those of all open ones. Where it meets none in a
+row that either may write, it runs. Else its transactions are compared one by one: each runs when it conflicts with none
+before it that has not ended. What has to wait stays open, and its thread goes on with other claims meanwhile, looking
+at it again after each of them. The earliest transaction that has not ended waits for nothing, and its thread comes back
+to it, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
 ascending order; `code[t]` becomes the abort code of transaction t.
@@ -25,6 +26,8 @@ CLAIMED = 0  # the mark under which it was noted, and in the lowest bit whether 
 ROW = 1  # or ANY, where several of its rows have the same place
 PLACE_WORDS = 2
 ANY = -1
+
+OPEN = 4  # claims of one thread, at most: in the time of a long transaction many short ones run
 
 
 @inlined
@@ -73,43 +76,41 @@ def meets_any(
     request_lo: np.ndarray,
     request: np.ndarray,
     own: np.ndarray,
-    running: np.ndarray,
+    opened: np.ndarray,
     w: int,
 ) -> bool:
-    """Whether a claim meets one of the running ones."""
+    """Whether a claim meets one of those that are open before it."""
     lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
     note_rows(todo, lo, hi, request_lo, request, number + 1, own, w)
     for r in range(others):
-        begin, end = begin_of(running[w, r], claim, many), begin_of(running[w, r] + 1, claim, many)
+        begin, end = begin_of(opened[w, r], claim, many), begin_of(opened[w, r] + 1, claim, many)
         if meets(todo, begin, end, request_lo, request, number + 1, own, w):
             return True
     return False
 
 
 @inlined
-def look_around(number: int, before: int, claim: int, many: int, done: np.ndarray, running: np.ndarray, w: int) -> int:
-    """Lists the claims of other threads before claim `number` that are not done, in `running[w]`; gives how many.
+def list_open(
+    count: int, before: int, number: int, claim: int, many: int, done: np.ndarray, opened: np.ndarray, w: int
+) -> int:
+    """Lists the claims before claim `number` that are not done, ascending, in `opened[w]`; gives how many.
 
-    `before` is the last claim of this thread; what was not done then is listed already, and ends with a -1. Each
-    thread has one claim at a time, so there are never more than threads.
+    `before` is the last claim of this thread; of those up to it, the first `count` are listed already.
     """
-    count, kept = 0, 0
-    while running[w, count] >= 0:
-        other = running[w, count]
-        count += 1
-        if is_running(other, claim, many, done):
-            running[w, kept] = other
+    kept = 0
+    for r in range(count):
+        if is_open(opened[w, r], claim, many, done):
+            opened[w, kept] = opened[w, r]
             kept += 1
     for other in range(before + 1, number):
-        if is_running(other, claim, many, done):
-            running[w, kept] = other
+        if is_open(other, claim, many, done):
+            opened[w, kept] = other
             kept += 1
-    running[w, kept] = -1
     return kept
 
 
 @inlined
-def is_running(number: int, claim: int, many: int, done: np.ndarray) -> bool:
+def is_open(number: int, claim: int, many: int, done: np.ndarray) -> bool:
     return atomic_load(done, number * LINE) != all_of(number, claim, many)
 
 
@@ -122,7 +123,6 @@ def all_of(number: int, claim: int, many: int) -> int:
 @inlined
 def may_run(
     i: int,
-    others: int,
     number: int,
     ended: int,
     claim: int,
@@ -132,7 +132,7 @@ def may_run(
     request: np.ndarray,
     done: np.ndarray,
     own: np.ndarray,
-    running: np.ndarray,
+    opened: np.ndarray,
     w: int,
 ) -> bool:
     """Whether transaction `todo[i]` conflicts with none before it that has not ended, of other claims or of its own.
@@ -141,16 +141,57 @@ def may_run(
     """
     mark, first = todo.shape[0] + i + 1, begin_of(number, claim, many)
     note_rows(todo, i, i + 1, request_lo, request, mark, own, w)
-    for r in range(others):
-        begin, end = begin_of(running[w, r], claim, many), begin_of(running[w, r] + 1, claim, many)
-        theirs = atomic_load(done, running[w, r] * LINE)
+    r = 0
+    while opened[w, r] < number:
+        begin, end = begin_of(opened[w, r], claim, many), begin_of(opened[w, r] + 1, claim, many)
+        theirs = atomic_load(done, opened[w, r] * LINE)
         for j in range(begin, end):
             if theirs >> (j - begin) & 1 == 0 and meets(todo, j, j + 1, request_lo, request, mark, own, w):
                 return False
+        r += 1
     for j in range(first, i):
         if ended >> (j - first) & 1 == 0 and meets(todo, j, j + 1, request_lo, request, mark, own, w):
             return False
     return True
+
+
+@kernel
+def run_waiting(
+    direct: int,
+    context: int,
+    todo: np.ndarray,
+    request_lo: np.ndarray,
+    request: np.ndarray,
+    claim: int,
+    many: int,
+    done: np.ndarray,
+    own: np.ndarray,
+    opened: np.ndarray,
+    waiting: np.ndarray,
+    count: int,
+    code: np.ndarray,
+    control: np.ndarray,
+    w: int,
+) -> tuple[int, int]:
+    """Runs what may run of the `count` claims in `waiting[w]`, and removes those that are done. -> (how many are left,
+    ticks inside transactions)"""
+    useful, kept = 0, 0
+    for m in range(count):
+        number = waiting[w, m]
+        lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
+        ended = atomic_load(done, number * LINE)
+        for i in range(lo, hi):
+            if ended >> (i - lo) & 1 == 0 and atomic_load(control, STOP * LINE) == 0:
+                if may_run(i, number, ended, claim, many, todo, request_lo, request, done, own, opened, w):
+                    start = ticks()
+                    code[todo[i]] = invoke(direct, context, todo[i], w)
+                    useful += ticks() - start
+                    ended |= 1 << (i - lo)
+                    atomic_release(done, number * LINE, ended)
+        if ended != all_of(number, claim, many):
+            waiting[w, kept] = number
+            kept += 1
+    return kept, useful
 
 
 @kernel
@@ -163,52 +204,54 @@ def inflight_run(
     claim: int,
     done: np.ndarray,
     own: np.ndarray,
-    running: np.ndarray,
+    opened: np.ndarray,
+    waiting: np.ndarray,
     code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
     w: int,
 ) -> None:
-    """`done` has a cache line per claim, all 0 at the start, and in it a bit for each transaction that has ended. `own`
-    and `running` have a row per worker: of places, a power of two of them, all 0; and of one word more than there are
-    threads, all -1.
+    """`done` has a cache line per claim, all 0 at the start, and in it a bit for each transaction that has ended. The
+    others have a row per worker: `own` of places, a power of two of them, all 0; `waiting` of OPEN words, for claims of
+    the worker that are open; `opened` of OPEN words for each worker, for all that are.
     """
     count, many = todo.shape[0], claims_of_many(todo.shape[0], claim, clock.shape[0])
-    useful, sync, first, before = 0, 0, ticks(), -1
-    while atomic_load(control, STOP * LINE) == 0:
-        number = atomic_add(control, NEXT * LINE, 1)
-        lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
-        if lo >= count:
-            break
-        others = look_around(number, before, claim, many, done, running, w)
-        met = others > 0 and meets_any(number, others, claim, many, todo, request_lo, request, own, running, w)
-        started, ended, turn = ticks(), 0, 0
-        while ended != all_of(number, claim, many) and atomic_load(control, STOP * LINE) == 0:
-            waits, looked, compared = True, ticks(), 0
+    useful, sync, first, before, turn = 0, 0, ticks(), -1, 0
+    listed, waits, more = 0, 0, True
+    while (more or waits > 0) and atomic_load(control, STOP * LINE) == 0:
+        looked, worked = ticks(), 0
+        if waits > 0:
+            listed = list_open(listed, before, before + 1, claim, many, done, opened, w)
+            waits, worked = run_waiting(
+                direct, context, todo, request_lo, request, claim, many, done, own, opened, waiting, waits, code,
+                control, w,
+            )  # fmt: skip
+            useful += worked
+        if more and waits < OPEN:
+            number = atomic_add(control, NEXT * LINE, 1)
+            lo, hi = begin_of(number, claim, many), begin_of(number + 1, claim, many)
+            more = lo < count
+            if not more:
+                continue
+            listed = list_open(listed, before, number, claim, many, done, opened, w)
+            before = number
+            if listed > 0 and meets_any(number, listed, claim, many, todo, request_lo, request, own, opened, w):
+                opened[w, listed], waiting[w, waits] = number, number
+                listed += 1
+                waits += 1
+                continue
+            started = ticks()
             for i in range(lo, hi):
-                if ended >> (i - lo) & 1 == 1:
-                    continue
-                if met:
-                    begin = ticks()
-                    free = may_run(
-                        i, others, number, ended, claim, many, todo, request_lo, request, done, own, running, w
-                    )
-                    compared += ticks() - begin
-                    if not free:
-                        continue
-                code[todo[i]] = invoke(direct, context, todo[i], w)
-                ended |= 1 << (i - lo)
-                atomic_release(done, number * LINE, ended)
-                waits = False
-            if waits:
-                turn = rest(turn)
-                compared = ticks() - looked
-                sync += compared
-            else:
-                turn = 0
-            started += compared  # no work
-        useful += ticks() - started
-        before = number
+                if atomic_load(control, STOP * LINE) == 0:
+                    code[todo[i]] = invoke(direct, context, todo[i], w)
+                    atomic_release(done, number * LINE, (2 << (i - lo)) - 1)
+            useful += ticks() - started
+            turn = 0
+        elif worked > 0:
+            turn = 0
+        else:
+            turn = rest(turn)
+            sync += ticks() - looked
     clock[w, USEFUL] += useful
     clock[w, SYNC] += sync
     clock[w, LOCK] += ticks() - first - useful - sync

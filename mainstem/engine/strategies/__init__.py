@@ -20,13 +20,15 @@ from mainstem.engine.strategies.whole import (
     run_serial,
 )
 from mainstem.engine.work import Work
-from mainstem.team import Crew
+from mainstem.team import Crew, Later
 
 __all__ = [
     "RUNNERS",
     "keeping_versions",
+    "overlaps",
     "run_works",
     "split",
+    "stage_work",
     "uses_operations",
     "uses_parts",
     "uses_requests",
@@ -68,11 +70,24 @@ def uses_operations(strategy: Strategy) -> bool:
     return strategy.engine not in ("serial", "nolock") and not uses_requests(strategy)
 
 
+def overlaps(strategy: Strategy) -> bool:
+    """Whether all is done when its threads have ended, also when one of them comes late: then other batches may be
+    prepared meanwhile."""
+    return strategy.engine == "nolock" or uses_requests(strategy)
+
+
 def keeping_versions(strategy: Strategy) -> Strategy:
     """The strategy, or one like it that keeps what every transaction made; those in place do not."""
     if strategy.groups:
         return replace(strategy, groups=tuple((names, keeping_versions(inner)) for names, inner in strategy.groups))
     return strategy if uses_versions(strategy) else Strategy("mvlk")
+
+
+def stage_work(work: Work) -> Later:
+    """What the threads of a strategy that `overlaps` are to run, all being prepared."""
+    later = Later(work.threads)
+    RUNNERS[work.strategy.engine](work, later)
+    return later
 
 
 def run_works(works: list[Work], ready: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import LINE
-from mainstem.engine.kernels.inflight import PLACE_WORDS
+from mainstem.engine.kernels.inflight import OPEN, PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.engine.work import Work
 from mainstem.team import Crew
@@ -72,12 +72,13 @@ def run_inflight(work: Work, team: Crew) -> None:
     claim = claims.choose_claim(count, team.threads)
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
-    running = np.full((team.threads, max(LINE, team.threads + 1)), -1, np.int64)
+    opened = work.room("opened", team.threads**2 * OPEN).reshape(team.threads, -1)
+    waiting = work.room("waiting", team.threads * OPEN).reshape(team.threads, OPEN)
     done = work.zeros("done", claims.count_claims(count, claim, team.threads) * LINE)
     team.run(
         lambda w: kernels.inflight_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, running, work.code,
-            work.control, work.clock, w,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, opened, waiting,
+            work.code, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip

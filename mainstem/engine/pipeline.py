@@ -1,0 +1,163 @@
+"""Batches one after the other: while one runs, the next is prepared and the outputs of the last are made.
+
+Both take one thread and Python's lock, and compiled transactions need neither. So the other threads begin a batch when
+the last one has ended, and the caller joins them as soon as it has nothing else to do. Only transactions of one batch
+run at a time, and only batches that add no keys are prepared while others read the tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mainstem.engine.result import BatchResult
+from mainstem.engine.work import Work
+from mainstem.gate import EventBatch
+from mainstem.team import Later, Together, team
+
+
+@dataclass
+class Staged:
+    """A batch that is ready to run, or that runs, or that has run and waits for its outputs to be made."""
+
+    batch: EventBatch
+    first_seq: int
+    arrays: dict[str, Any]
+    columns: list[np.ndarray]
+    nulls: list[np.ndarray | None]
+    work: Work
+    why: str
+    seconds_keys: float  # of resolving its keys
+    seconds_construct: float  # of all else before it started
+    clock: Any
+
+    def __post_init__(self) -> None:
+        self.seconds_run = 0.0  # that the caller had nothing else to do
+        self.seconds_threads = 0.0  # of all threads, from when each began until all had ended
+        self._running: Together | None = None
+        self._began: list[float] = []
+
+    def prepare(self, crew: Later) -> None:
+        """From now on it can start."""
+        task, began = crew.task, [0.0] * crew.threads
+        quiet = not self.work.jit
+
+        def timed(worker: int) -> None:
+            began[worker] = time.perf_counter()
+            if quiet:  # what NumPy does about overflows is a setting of each thread
+                with np.errstate(all="ignore"):
+                    task(worker)
+            else:
+                task(worker)
+
+        self._began = began
+        self._running = team(crew.threads).together(timed, crew.control)
+
+    def start(self) -> None:
+        assert self._running is not None
+        self._running.start()
+
+    def join(self) -> None:
+        """Takes part until all its transactions have ended."""
+        assert self._running is not None
+        start = time.perf_counter()
+        self._running.join()
+        end = time.perf_counter()
+        self.seconds_run = end - start
+        self.seconds_threads = sum(end - began for began in self._began if began)
+
+    def stop(self, error: BaseException) -> None:
+        assert self._running is not None
+        self._running.stop(error)
+
+
+class Staging(Protocol):
+    """An executor whose batches may overlap."""
+
+    def run(self, batch: EventBatch, first_seq: int) -> BatchResult: ...
+
+    def stage(self, batch: EventBatch, first_seq: int, before_new: Callable[[], None]) -> Staged | None:
+        """Prepares a batch while another one may be running; None where this one can't be. `before_new` returns when
+        the other has ended."""
+        ...
+
+    def conclude(self, staged: Staged) -> BatchResult:
+        """The result of a batch that has run. Another one may be running."""
+        ...
+
+
+class Pipeline:
+    """Runs batches; results come in their order, and mostly while the batch after them is running."""
+
+    def __init__(self, executor: Staging) -> None:
+        self._executor = executor
+        self._running: Staged | None = None
+        self._ended: Staged | None = None
+
+    def run(self, batches: Iterable[EventBatch], first_seq: int) -> Iterator[BatchResult]:
+        stream, seq = iter(batches), first_seq
+        try:
+            while True:
+                if self._ended is not None:
+                    yield self._conclude()
+                batch, staged, failure = self._prepare_next(stream, seq)
+                self._finish()
+                if staged is not None:
+                    self._start(staged)
+                else:
+                    if self._ended is not None:
+                        yield self._conclude()
+                    if failure is not None:
+                        raise failure
+                    if batch is None:
+                        return
+                    yield self._executor.run(batch, seq)
+                assert batch is not None
+                seq += len(batch)
+        except GeneratorExit:
+            self._finish()  # nobody wants more; the state stands after a whole batch
+            raise
+        except BaseException as error:
+            if self._running is not None:
+                self._running.stop(error)
+            raise
+
+    def _prepare_next(
+        self, stream: Iterator[EventBatch], seq: int
+    ) -> tuple[EventBatch | None, Staged | None, Exception | None]:
+        """The next batch, if any; staged, if it can be; and what went wrong: the batches before it come first."""
+        try:
+            batch = next(stream, None)
+            if batch is None:
+                return None, None, None
+            return batch, self._executor.stage(batch, seq, self._finish), None
+        except Exception as error:
+            return None, None, error
+
+    def _start(self, staged: Staged) -> None:
+        self._running = staged  # before it starts: an interrupt must find it
+        staged.start()
+
+    def _finish(self) -> None:
+        """Returns when no transaction is running."""
+        if self._running is not None:
+            self._running.join()
+            self._running, self._ended = None, self._running
+
+    def _conclude(self) -> BatchResult:
+        ended, self._ended = self._ended, None
+        assert ended is not None
+        return self._executor.conclude(ended)
+
+
+def one_by_one(
+    run: Callable[[EventBatch, int], BatchResult], batches: Iterable[EventBatch], first_seq: int
+) -> Iterator[BatchResult]:
+    """Batches that do not overlap."""
+    for batch in batches:
+        yield run(batch, first_seq)
+        first_seq += len(batch)

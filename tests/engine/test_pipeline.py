@@ -1,0 +1,366 @@
+"""Batches that overlap: the next one is prepared, and outputs of the last one are made, while one runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from test_strategy_failures import Bug, fail_at
+
+import mainstem as ms
+from mainstem.apps import bidding, ledger_work
+from mainstem.engine import auto, make_executor
+from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
+from mainstem.engine.parallel import ParallelExecutor
+from mainstem.engine.pipeline import Pipeline, Staged
+from mainstem.gate import EventBatch, open_events
+from mainstem.state import State, digest
+from mainstem.state.index import KeyIndex
+from mainstem.team import team
+
+APPS = {"bidding": bidding, "ledger_work": ledger_work}
+OVERLAPPING = ("inflight", "lock", "pat")
+
+
+def batches(name: str, events: int, size: int, **knobs: Any) -> list[EventBatch]:
+    app, program = APPS[name], APPS[name].app.program
+    log = app.generate(events, **{"skew": 0.8, "abort": 0.2, "turns": 50, "seed": 5, **knobs})
+    stream, _ = open_events(log, program.events, batch_size=size, columns=program.used_columns)
+    return list(stream)
+
+
+def make(name: str, engine: str, **options: Any) -> tuple[Any, State]:
+    app, program = APPS[name], APPS[name].app.program
+    state = State({table.name: table for table in program.tables})
+    state.load(app.initial())
+    return make_executor(program, state, engine, **options), state
+
+
+def ending(name: str, engine: str, stream: list[EventBatch], **options: Any) -> tuple[list[pa.RecordBatch], str]:
+    executor, state = make(name, engine, **options)
+    outputs = [result.outputs for result in executor.run_all(stream)]
+    return outputs, digest(state.export())
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What is done with batches, and whether another one is running then."""
+    notes: list[tuple[str, bool]] = []
+    running: set[int] = set()
+    originals = {name: getattr(ParallelExecutor, name) for name in ("stage", "conclude")}
+    start, join = Staged.start, Staged.join
+
+    def noted(name: str) -> Any:
+        def call(self: ParallelExecutor, *arguments: Any) -> Any:
+            notes.append((name, bool(running)))
+            return originals[name](self, *arguments)
+
+        return call
+
+    def noted_start(self: Staged) -> None:
+        running.add(id(self))
+        start(self)
+
+    def noted_join(self: Staged) -> None:
+        join(self)
+        running.discard(id(self))
+
+    for name in originals:
+        monkeypatch.setattr(ParallelExecutor, name, noted(name))
+    monkeypatch.setattr(Staged, "start", noted_start)
+    monkeypatch.setattr(Staged, "join", noted_join)
+    return notes
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize("engine", OVERLAPPING)
+@pytest.mark.parametrize("name", list(APPS))
+def test_equals_the_serial_run(seen: list[tuple[str, bool]], name: str, engine: str, threads: int) -> None:
+    stream = batches(name, 4_000, 300)
+    assert ending(name, engine, stream, threads=threads) == ending(name, "serial", stream)
+    assert seen.count(("stage", True)) == len(stream) - 1
+    assert seen.count(("conclude", True)) == len(stream) - 1
+
+
+@pytest.mark.parametrize("engine", OVERLAPPING)
+def test_uncompiled(engine: str) -> None:
+    stream = batches("ledger_work", 200, 30, turns=0)
+    assert ending("ledger_work", engine, stream, threads=3, jit=False) == ending("ledger_work", "serial", stream)
+
+
+def test_auto_overlaps_where_its_plan_permits(seen: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "REPLAN", 5)  # plans are made when no batch is running
+    monkeypatch.setattr(auto, "PLANNING_SHARE", 1.0)
+    monkeypatch.setattr(auto, "known_costs", lambda threads: dict.fromkeys(auto._BY_LABEL, (1e-6, 1e-9)))
+    stream = batches("ledger_work", 12_000, 400, turns=400, skew=0.0)
+    executor, state = make("ledger_work", "auto", threads=2)
+    executor._at_once = 2
+    plans: list[object] = []
+    make_plan = executor._make_plan
+    executor._make_plan = lambda *given: plans.append(make_plan(*given)) or plans[-1]
+    results = list(executor.run_all(stream))
+    expected = ending("ledger_work", "serial", stream)
+    assert ([result.outputs for result in results], digest(state.export())) == expected
+    assert len(plans) > 2
+    assert ("stage", True) in seen and ("conclude", True) in seen
+    assert {result.stats.why.partition(";")[0] for result in results if result.stats.engine != "serial"}
+
+
+def test_results_of_executors_that_track_stand_when_they_come(seen: list[tuple[str, bool]]) -> None:
+    stream = batches("bidding", 1_000, 200)
+    runs = []
+    for engine in ("serial", "lock"):
+        executor, state = make("bidding", engine, track=True)
+        runs.append(
+            [
+                ({n: t.sort_by("key").to_pydict() for n, t in done.deltas().items()}, digest(state.export()))
+                for done in executor.run_all(stream)
+            ]
+        )
+    assert runs[0] == runs[1]
+    assert seen == []
+
+
+def test_seconds_of_batches_add_up_to_those_of_the_run() -> None:
+    stream = batches("ledger_work", 8_000, 1_000, turns=500)
+    executor, _ = make("ledger_work", "lock", threads=2)
+    list(executor.run_all(stream))
+    start = time.perf_counter()
+    stats = [result.stats for result in executor.run_all(stream)]
+    assert sum(batch.seconds for batch in stats) <= time.perf_counter() - start
+    assert all(batch.seconds_run > 0 and batch.breakdown.useful > 0 for batch in stats)
+
+
+tagged = ms.App("tagged in turns")
+
+
+@tagged.event
+class Post:
+    author: int
+    main: int
+    tags: list[int]
+
+
+@tagged.table(key=int)
+class Tag:
+    last: int = -1
+
+
+@tagged.on(Post)
+def tag(e):
+    main = Tag[e.main]
+    main.last = main.last * 3 + e.author
+    half = Tag[e.main // 2 + 5]
+    half.last = half.last * 5 + e.author
+    for key in e.tags:
+        row = Tag[key]
+        row.last = row.last * 3 + main.last
+
+
+@pytest.mark.parametrize("engine", OVERLAPPING)
+@pytest.mark.parametrize("new", ["main", "half", "tags", "all"])
+def test_no_key_is_added_while_transactions_run(
+    seen: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, engine: str, new: str
+) -> None:
+    """Every third batch has new keys; the others overlap."""
+    settle, staged = KeyIndex._settle, list[Staged]()
+
+    def checked(self: KeyIndex, *arguments: Any, **named: Any) -> None:
+        assert all(batch.seconds_run > 0 for batch in staged), "a batch was running"
+        settle(self, *arguments, **named)
+
+    start = Staged.start
+    monkeypatch.setattr(KeyIndex, "_settle", checked)
+    monkeypatch.setattr(Staged, "start", lambda self: (staged.append(self), start(self))[1])
+    rows = []
+    for n in range(2_000):
+        fresh = 1_000 + 7 * n if n // 100 % 3 == 2 else n % 11
+        main = fresh if new == "main" else 10 * fresh if new in ("half", "all") else n % 7
+        rows.append(
+            {
+                "ts": n,
+                "event": "Post",
+                "author": n,
+                "main": main,
+                "tags": [n % 5, fresh if new in ("tags", "all") else 3],
+            }
+        )
+    events = pa.Table.from_pylist(rows)
+    expected = tagged.run(events, engine="oracle").digest
+    assert tagged.run(events, batch=100, threads=2, engine=engine).digest == expected
+    assert seen.count(("conclude", True)) > 10
+
+
+def test_what_comes_before_bad_input_has_its_results() -> None:
+    stream = batches("ledger_work", 900, 100)
+
+    def torn() -> Iterator[EventBatch]:
+        yield from stream[:3]
+        raise ms.InputError("the file is torn")
+
+    executor, state = make("ledger_work", "lock", threads=2)
+    results: list[Any] = []
+    with pytest.raises(ms.InputError, match="torn"):
+        results.extend(executor.run_all(torn()))
+    assert ([result.outputs for result in results], digest(state.export())) == ending(
+        "ledger_work", "serial", stream[:3]
+    )
+
+
+@pytest.mark.parametrize("at", [0, 25, 70, 95])
+@pytest.mark.parametrize("error", [Bug("in a thread"), KeyboardInterrupt("in a thread")], ids=["bug", "interrupt"])
+def test_a_failure_in_a_batch_comes_out_after_the_results_before_it(
+    monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException
+) -> None:
+    fail_at(monkeypatch, at, error)
+    stream = batches("ledger_work", 100, 20, turns=0)
+    executor, _ = make("ledger_work", "lock", threads=3, jit=False)
+    results: list[Any] = []
+    with pytest.raises(type(error), match="in a thread"):
+        results.extend(executor.run_all(stream))
+    assert at // 20 - 1 <= len(results) <= at // 20
+
+
+def test_who_stops_early_leaves_the_state_after_a_whole_batch() -> None:
+    stream = batches("ledger_work", 2_000, 200)
+    executor, state = make("ledger_work", "inflight", threads=2)
+    results = executor.run_all(stream)
+    for _ in range(4):
+        next(results)
+    results.close()
+    ran = digest(state.export())
+    assert ran in {ending("ledger_work", "serial", stream[:n])[1] for n in (4, 5)}
+    assert [result.stats.events for result in executor.run_all(stream[:1])] == [200]
+
+
+def test_an_interrupt_stops_what_is_running() -> None:
+    """Ctrl-C while the next batch is read: the running one, of some seconds, does not go on."""
+    stream = batches("ledger_work", 40_000, 20_000, turns=100_000)
+
+    def interrupted() -> Iterator[EventBatch]:
+        yield stream[0]
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+        yield stream[1]
+
+    executor, _ = make("ledger_work", "lock", threads=2)
+    with pytest.raises(KeyboardInterrupt):
+        list(executor.run_all(interrupted()))
+    assert all(thread._ended[0] == thread._started for thread in team(2)._others)
+
+
+def test_nothing_of_a_batch_lives_on() -> None:
+    executor, _ = make("ledger_work", "inflight", threads=2)
+    stream = batches("ledger_work", 600, 100)
+    kept = [weakref.ref(result.outputs) for result in executor.run_all(stream)]
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 6
+
+
+def test_batches_without_transactions() -> None:
+    quiet = ms.App("quiet")
+
+    @quiet.event
+    class Ignored:
+        name: int
+
+    @quiet.event
+    class Counted:
+        name: int
+
+    @quiet.table(key=int)
+    class Name:
+        seen: int = 0
+
+    @quiet.on(Counted)
+    def count(e):
+        Name[e.name].seen += 1
+
+    kinds = ["Counted"] * 50 + ["Ignored"] * 100 + ["Counted"] * 50 + ["Ignored"] * 50
+    events = pa.table({"ts": range(len(kinds)), "event": kinds, "name": [n % 4 for n in range(len(kinds))]})
+    expected = quiet.run(events, engine="oracle")
+    found = quiet.run(events, batch=50, threads=2, engine="inflight")
+    assert found.digest == expected.digest and found.outputs.to_pydict() == expected.outputs.to_pydict()
+    assert len(found.stats.batches) == 5
+
+
+class TestTogether:
+    def test_the_caller_comes_later(self) -> None:
+        begun, seen = threading.Event(), dict[int, int]()
+
+        def task(worker: int) -> None:
+            seen[worker] = threading.get_ident()
+            begun.set()
+
+        run = team(2).together(task)
+        run.start()
+        assert begun.wait(10) and list(seen) == [1]
+        run.join()
+        assert sorted(seen) == [0, 1] and seen[0] == threading.get_ident()
+
+    def test_nobody_has_started(self) -> None:
+        seen: list[int] = []
+        team(2).together(seen.append).join()
+        assert seen == [0]
+
+    def test_another_run_in_between_waits(self) -> None:
+        order: list[str] = []
+
+        def slow(worker: int) -> None:
+            time.sleep(0.05)
+            order.append("slow")
+
+        run = team(2).together(slow)
+        run.start()
+        team(2).run(lambda worker: order.append("other"))
+        run.join()
+        assert order == ["slow", "other", "other", "slow"]
+
+    @pytest.mark.parametrize("culprit", [0, 1])
+    def test_errors(self, culprit: int) -> None:
+        control = np.zeros(CONTROL_WORDS, np.int64)
+
+        def task(worker: int) -> None:
+            if worker == culprit:
+                raise ValueError(f"worker {worker}")
+            while control[STOP * LINE] == 0:
+                time.sleep(0)
+
+        run = team(2).together(task, control)
+        run.start()
+        with pytest.raises(ValueError, match=f"worker {culprit}"):
+            run.join()
+
+    def test_stop(self) -> None:
+        control = np.zeros(CONTROL_WORDS, np.int64)
+
+        def task(worker: int) -> None:
+            while control[STOP * LINE] == 0:
+                time.sleep(0)
+
+        run = team(2).together(task, control)
+        run.start()
+        run.stop(KeyboardInterrupt())
+        assert control[STOP * LINE] == 1
+
+
+def test_a_pipeline_runs_what_can_not_be_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second batch runs alone: results keep their order."""
+    turns = iter(range(100))
+    ahead = ParallelExecutor._strategy_ahead
+    monkeypatch.setattr(
+        ParallelExecutor, "_strategy_ahead", lambda self, count: ahead(self, count) if next(turns) % 2 else None
+    )
+    stream = batches("bidding", 1_000, 100)
+    executor, state = make("bidding", "lock", threads=2)
+    results = [result.outputs for result in Pipeline(executor).run(stream, 0)]
+    assert (results, digest(state.export())) == ending("bidding", "serial", stream)
