@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from mainstem.engine import (
 )
 from mainstem.engine.changes import CHANGES_FIELD, with_changes
 from mainstem.engine.interpret import interpreted_changes
+from mainstem.engine.pipeline import one_by_one
 from mainstem.errors import InputError
 from mainstem.gate import Cuts, EventBatch, Rejects, Unsorted
+from mainstem.gate.sources import at_hand
 from mainstem.lang import Program, Spec
 from mainstem.progress import Tell
 from mainstem.result import OutputFiles, Result, Stats
@@ -116,10 +119,10 @@ class _MemoryRun:
         self.out = Path(out) if out is not None else None
         self._folder = hold_folder(self.out) if self.out is not None else None
 
-    def run_all(self, batches: Iterable[EventBatch]) -> Iterator[BatchResult]:
+    def run_all(self, batches: Iterable[EventBatch], overlapping: bool) -> Iterator[BatchResult]:
         """Nobody sees the state before the end, so batches may overlap."""
-        seq = 0
-        for result in self.executor.run_all(batches):
+        seq, run = 0, self.executor.run_all if overlapping else partial(one_by_one, self.executor.run)
+        for result in run(batches, seq):
             if self.out is not None:
                 final = self.out / f"part-{seq:020d}.parquet"
                 hidden = final.with_name(f".{final.name}")
@@ -199,7 +202,7 @@ def _run(
     stats, start = Stats(), time.perf_counter()
     tell = _teller(progress, rejects, len(program.inputs))
     outputs: list[pa.RecordBatch] = []
-    for piece, done in _results(runner, stream):
+    for piece, done in _results(runner, stream, at_hand(events)):
         stats.batches.append(done.stats)
         if out is None:
             outputs.append(done.outputs)
@@ -217,9 +220,9 @@ def _run(
     return result, tables
 
 
-def _results(runner: Any, stream: Iterable[EventBatch]) -> Iterator[tuple[EventBatch, BatchResult]]:
+def _results(runner: Any, stream: Iterable[EventBatch], overlapping: bool) -> Iterator[tuple[EventBatch, BatchResult]]:
     """Every batch with its result, in order. What a commit keeps belongs to one batch, so only runs in memory read on
-    before a batch has ended."""
+    before a batch has ended; and who hands over events one by one may wait for the results of the last ones."""
     if not isinstance(runner, _MemoryRun):
         for piece in stream:
             yield piece, runner.run(piece)
@@ -231,7 +234,7 @@ def _results(runner: Any, stream: Iterable[EventBatch]) -> Iterator[tuple[EventB
             read.append(piece)
             yield piece
 
-    for done in runner.run_all(reading()):
+    for done in runner.run_all(reading(), overlapping):
         yield read.popleft(), done
 
 

@@ -3,7 +3,7 @@
 A batch may take less than a millisecond, so its threads stay between batches, each asleep on a lock of its own.
 Releasing that lock is the cheapest way to wake a thread from Python: one system call, no queue, no condition variable.
 It takes 10 to 20 µs until the thread runs. The way back would take as long again, so the caller looks out for the
-others for some microseconds before it sleeps too.
+others for some microseconds before it sleeps too, and they do the same for the next task.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Thread:
     def __init__(self, worker: int) -> None:
         self._worker = worker
         self._run: _Run | None = None
-        self._started, self._ended = 0, np.zeros(LINE, np.int64)
+        self._started, self._begun, self._ended = np.zeros((3, LINE), np.int64)
         self._wake, self._finished = threading.Lock(), threading.Lock()
         self._wake.acquire()
         self._finished.acquire()
@@ -69,14 +69,20 @@ class _Thread:
     def start(self, run: _Run | None) -> None:
         """`None` ends the thread."""
         self._run = run
-        self._started += 1
+        self._started[0] += 1
         self._wake.release()
+
+    def let_begin(self) -> None:
+        """Leaves Python's lock to the thread until it runs, or for some microseconds: a caller that goes on in Python
+        would keep it waiting for as long as that takes."""
+        _wait_briefly()(self._begun, 0, int(self._started[0]))
 
     def finish(self) -> None:
         """Returns at once when nothing is running."""
-        if self._ended[0] < self._started:
-            _wait_briefly()(self._ended, 0, self._started)
-        while self._ended[0] < self._started:
+        started = int(self._started[0])
+        if self._ended[0] < started:
+            _wait_briefly()(self._ended, 0, started)
+        while self._ended[0] < started:
             self._finished.acquire()
 
     def end(self) -> None:
@@ -91,7 +97,9 @@ class _Thread:
 
     def _loop(self) -> None:
         while True:
+            _wait_briefly()(self._started, 0, int(self._ended[0]) + 1)
             self._wake.acquire()
+            self._begun[0] += 1
             run, self._run = self._run, None
             if run is None:
                 return
@@ -150,6 +158,8 @@ class Team:
             self._get_ready()
             for thread in self._others[:most]:
                 thread.start(run)
+            for thread in self._others[:most]:
+                thread.let_begin()
 
     def _await(self, run: _Run) -> None:
         """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
@@ -246,8 +256,9 @@ class Together:
         self._team._send(self._run)
 
     def join(self) -> None:
-        """Takes part, returns when all have returned, and raises the first exception of any. To be called once."""
-        self._run.work(0)
+        """Takes part, returns when all have returned, and raises the first exception of any, also when asked again."""
+        if not self._run.errors:
+            self._run.work(0)
         self._team._await(self._run)
         if self._run.errors:
             raise self._run.errors[0]

@@ -42,7 +42,7 @@ SAMPLE_SECONDS = 100e-6
 ASK_AGAIN = 32  # batches until figures of the machine, when they are missing, are looked for again
 PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
-PLANNING_SHARE = 0.01  # of the time of batches, at most: plans for short ones last longer
+PLANNING_SHARE = 0.005  # of the time of batches, at most: plans for short ones last longer
 DOUBTS = 6  # batches in a row: after so many, other work than what is known is how this strategy makes it look
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
@@ -67,6 +67,7 @@ class Plan:
     floor: float  # seconds per operation that no strategy can beat
     queue: list[Strategy]  # to be tried first
     age: int = 0
+    compared: float = 0.0  # seconds per operation that were expected of the best when others were compared with it
     surprises: int = 0  # batches in a row that took much more or less than expected
     making: float = 0.0  # seconds that it took
     spent: float = 0.0  # seconds of its batches
@@ -225,9 +226,9 @@ class AutoExecutor(ParallelExecutor):
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """As the plan says, unless it has to be made anew, which needs what the last batch was like."""
         plan = self._plan
-        if plan is None or plan.is_old or self._changed_much(plan) or self._why_serial(count) is not None:
+        if plan is None or plan.is_old or not overlaps(self._upcoming(plan)) or self._changed_much(plan):
             return None
-        if not overlaps(self._upcoming(plan)):
+        if count < plan.properties.transactions * (1 - SURPRISE) and self._why_serial(count) is not None:
             return None
         self._batches += 1
         plan.age += 1
@@ -236,7 +237,7 @@ class AutoExecutor(ParallelExecutor):
     def _learn_staged(self, staged: Staged, ran: Ran) -> None:
         assert self._plan is not None
         numbered, strategy = staged.work.numbered, staged.work.strategy
-        taken = (staged.seconds_construct + staged.seconds_threads) / self._at_once
+        taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
         self._plan.spent += taken
         self._learn(strategy, ran, taken, self._operations(strategy, self._plan.properties, numbered))
         self.memory.learn_aborts(float(np.count_nonzero(staged.arrays["code"])) / len(numbered))
@@ -340,11 +341,11 @@ class AutoExecutor(ParallelExecutor):
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
             return
-        before = self._expected(plan, strategy)
         self._learn_factor(plan, strategy, ran, seconds, operations)
-        if strategy is not plan.best or self._expected(plan, strategy) > before:
+        if strategy is not plan.best or self._expected(plan, strategy) > plan.compared * (1 + GAIN):
             self._prefer_best(plan)
-        if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
+            plan.compared = self._expected(plan, plan.best)
+        if plan.queue and self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
             plan.queue = [s for s in plan.queue if s is not strategy]
 
     def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:

@@ -14,11 +14,16 @@ class Scratch:
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray] = {}
+        self._given: dict[str, np.ndarray] = {}  # the parts of them that were asked for last
 
     def array(self, name: str, count: int, dtype: Any) -> np.ndarray:
         """`count` values of undefined content, valid until this name is asked for again."""
+        given = self._given.get(name)
+        if given is not None and len(given) == count:
+            return given
         known = self._arrays.get(name)
         if known is None or len(known) < count:
             size = count if known is None else int(count * _SPARE)
             known = self._arrays[name] = np.empty(size, dtype)
-        return known[:count]
+        given = self._given[name] = known[:count]
+        return given

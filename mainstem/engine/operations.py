@@ -153,8 +153,7 @@ class Operations:
             columns = zip(plan.columns, parts, strict=True)
             parts = [values if name in plan.timed else values[pos] for name, values in columns]
             index.resolve(parts, None, out, before_new)
-        out.flags.writeable = False  # it is a view of its own
-        return out
+        return frozen(out)
 
     def _reserve_undo(self, table: int, room: int) -> None:
         if len(self.undo[table]) < room:

@@ -18,7 +18,7 @@ from mainstem.engine.operations import Operations
 from mainstem.engine.options import Strategy
 from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.engine.record import Recorder
-from mainstem.engine.result import BatchResult, Breakdown, Ran
+from mainstem.engine.result import BatchResult, Breakdown, Ran, RawResult
 from mainstem.engine.strategies import (
     overlaps,
     run_works,
@@ -30,6 +30,7 @@ from mainstem.engine.strategies import (
 )
 from mainstem.engine.weights import Weights
 from mainstem.engine.work import Work
+from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
@@ -50,6 +51,7 @@ class ParallelExecutor(Executor):
         self.weights = Weights(len(program.functions))
         self._layout: Layout | None = None
         self._head_start, self._ahead = HeadStart(), Ahead()
+        self._pipeline: Pipeline | None = None
         self._other_operations: Operations | None = None  # whose memory the batch before the last one had
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
@@ -63,7 +65,29 @@ class ParallelExecutor(Executor):
     def run_all(self, batches: Iterable[EventBatch], first_seq: int = 0) -> Iterator[BatchResult]:
         if self.threads == 1 or self.track or self.changes is not None or self.recorder is not None:
             return super().run_all(batches, first_seq)
-        return Pipeline(self).run(batches, first_seq)
+        return self._run_overlapping(batches, first_seq)
+
+    def _run_overlapping(self, batches: Iterable[EventBatch], first_seq: int) -> Iterator[BatchResult]:
+        self._check_idle()
+        pipeline = self._pipeline = Pipeline(self)
+        try:
+            yield from pipeline.run(batches, first_seq)
+        finally:
+            self._pipeline = None
+
+    def run(self, batch: EventBatch, first_seq: int) -> BatchResult:
+        self._check_idle()
+        return super().run(batch, first_seq)
+
+    def run_raw(self, batch: EventBatch) -> RawResult:
+        self._check_idle()
+        return super().run_raw(batch)
+
+    def _check_idle(self) -> None:
+        if self._pipeline is not None and not self._pipeline.idle:
+            raise MainstemError(
+                "run_all is on its way here: take all its results, or close it, before anything else runs"
+            )
 
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """What to run a batch of so many transactions with, and why, while the last one may still be running; None:
@@ -82,11 +106,18 @@ class ParallelExecutor(Executor):
         self, batch: EventBatch, first_seq: int, before_new: Callable[[], None], count: int, strategy: Strategy,
         why: str,
     ) -> Staged:  # fmt: skip
-        start = time.perf_counter()
+        start, held_up = time.perf_counter(), 0.0
+
+        def wait() -> None:
+            nonlocal held_up
+            begin = time.perf_counter()
+            before_new()
+            held_up += time.perf_counter() - begin
+
         self._change_memory()
-        arrays = self.operations.build(batch, before_new)
+        arrays = self.operations.build(batch, wait)
         columns, nulls = self._result_arrays(count, arrays)
-        self.list_keys(arrays, before_new)
+        self.list_keys(arrays, wait)
         keyed, clock = time.perf_counter(), _Clock(self.jit)
         numbered = self.layout.number(arrays, count, self.operations.scratch)
         own = {**arrays, **self._own_arrays(self.threads)}
@@ -95,7 +126,9 @@ class ParallelExecutor(Executor):
         work = self._work(strategy, numbered, own, code, 0)
         crew = stage_work(work)
         constructed = time.perf_counter() - keyed
-        staged = Staged(batch, first_seq, arrays, columns, nulls, work, why, keyed - start, constructed, clock)
+        staged = Staged(
+            batch, first_seq, arrays, columns, nulls, work, why, keyed - start - held_up, constructed, clock
+        )
         staged.prepare(crew)
         return staged
 

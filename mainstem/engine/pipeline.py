@@ -7,6 +7,8 @@ run at a time, and only batches that add no keys are prepared while others read 
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -37,24 +39,25 @@ class Staged:
 
     def __post_init__(self) -> None:
         self.seconds_run = 0.0  # that the caller had nothing else to do
-        self.seconds_threads = 0.0  # of all threads, from when each began until all had ended
+        self.seconds_threads = 0.0  # of all threads, from when each began until it had ended
         self._running: Together | None = None
-        self._began: list[float] = []
+        self._spent: list[float] = []
 
     def prepare(self, crew: Later) -> None:
         """From now on it can start."""
-        task, began = crew.task, [0.0] * crew.threads
+        task, spent = crew.task, [0.0] * crew.threads
         quiet = not self.work.jit
 
         def timed(worker: int) -> None:
-            began[worker] = time.perf_counter()
+            start = time.perf_counter()
             if quiet:  # what NumPy does about overflows is a setting of each thread
                 with np.errstate(all="ignore"):
                     task(worker)
             else:
                 task(worker)
+            spent[worker] = time.perf_counter() - start
 
-        self._began = began
+        self._spent = spent
         self._running = team(crew.threads).together(timed, crew.control)
 
     def start(self) -> None:
@@ -66,9 +69,8 @@ class Staged:
         assert self._running is not None
         start = time.perf_counter()
         self._running.join()
-        end = time.perf_counter()
-        self.seconds_run = end - start
-        self.seconds_threads = sum(end - began for began in self._began if began)
+        self.seconds_run = time.perf_counter() - start
+        self.seconds_threads = sum(self._spent)
 
     def stop(self, error: BaseException) -> None:
         assert self._running is not None
@@ -97,6 +99,12 @@ class Pipeline:
         self._executor = executor
         self._running: Staged | None = None
         self._ended: Staged | None = None
+        self._thread = threading.get_ident()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no batch is on its way."""
+        return self._running is None and self._ended is None
 
     def run(self, batches: Iterable[EventBatch], first_seq: int) -> Iterator[BatchResult]:
         stream, seq = iter(batches), first_seq
@@ -119,7 +127,10 @@ class Pipeline:
                 assert batch is not None
                 seq += len(batch)
         except GeneratorExit:
-            self._finish()  # nobody wants more; the state stands after a whole batch
+            # Nobody wants more: the state stands after a whole batch. But garbage may be collected by a thread of the
+            # team, or when no other thread can end any more: then there is nothing to wait for.
+            if threading.get_ident() == self._thread and not sys.is_finalizing():
+                self._finish()
             raise
         except BaseException as error:
             if self._running is not None:

@@ -65,6 +65,17 @@ def inputs_of(events: Any, schemas: Sequence[EventSchema]) -> list[Input]:
     return [source for key, value in events.items() for source in _several(value, _event_of(key, schemas))]
 
 
+def at_hand(events: Any) -> bool:
+    """Whether all events are there already, in memory or in files: reading them waits for nobody."""
+    if isinstance(events, Mapping):
+        return all(at_hand(value) for value in events.values())
+    if isinstance(events, (list, tuple)):
+        return all(event_name(item) is not None or at_hand(item) for item in events)
+    if isinstance(events, pa.RecordBatchReader):
+        return False
+    return isinstance(events, (pa.Table, pa.RecordBatch, str, os.PathLike)) or hasattr(events, "__arrow_c_stream__")
+
+
 def _event_of(key: Any, schemas: Sequence[EventSchema]) -> str:
     name = getattr(key, "__mainstem_event__", key)
     known = [schema.name for schema in schemas]

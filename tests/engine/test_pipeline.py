@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,14 +133,88 @@ def test_results_of_executors_that_track_stand_when_they_come(seen: list[tuple[s
     assert seen == []
 
 
-def test_seconds_of_batches_add_up_to_those_of_the_run() -> None:
-    stream = batches("ledger_work", 8_000, 1_000, turns=500)
-    executor, _ = make("ledger_work", "lock", threads=2)
-    list(executor.run_all(stream))
+@pytest.mark.parametrize("new", [False, True])
+def test_seconds_of_batches_add_up_to_those_of_the_run(new: bool) -> None:
+    """Also where each batch has new keys, and so waits for the one before it."""
+    stream = batches("ledger_work", 8_000, 1_000, turns=500, accounts=100_000)
+    executor, state = make("ledger_work", "lock", threads=2)
+    if not new:
+        list(executor.run_all(stream))
+    known = sum(table.index.count for table in state.tables.values())
     start = time.perf_counter()
     stats = [result.stats for result in executor.run_all(stream)]
     assert sum(batch.seconds for batch in stats) <= time.perf_counter() - start
     assert all(batch.seconds_run > 0 and batch.breakdown.useful > 0 for batch in stats)
+    assert (sum(table.index.count for table in state.tables.values()) > known) == new
+
+
+def test_time_of_others_does_not_count_as_the_strategys() -> None:
+    """What its threads took is the same, however slowly batches come and results go."""
+    stream, taken = batches("ledger_work", 4_000, 500, turns=100), list[float]()
+
+    class Noting(ParallelExecutor):
+        def _learn_staged(self, staged: Staged, ran: Any) -> None:
+            taken.append(staged.seconds_threads)
+
+    executor, _ = make("ledger_work", "lock", threads=2)
+    executor.__class__ = Noting
+
+    def slowly() -> Iterator[EventBatch]:
+        for batch in stream:
+            time.sleep(0.1)
+            yield batch
+
+    for _ in executor.run_all(slowly()):
+        time.sleep(0.1)
+    assert len(taken) == len(stream) and max(sorted(taken)[:-2]) < 0.1
+
+
+def test_an_executor_does_one_thing_at_a_time() -> None:
+    stream = batches("ledger_work", 600, 100)
+    executor, state = make("ledger_work", "lock", threads=2)
+    results = executor.run_all(stream)
+    next(results)
+    for other in (
+        lambda: executor.run(stream[0], 0),
+        lambda: executor.run_raw(stream[0]),
+        lambda: next(executor.run_all(stream)),
+    ):
+        with pytest.raises(ms.MainstemError, match="run_all is on its way"):
+            other()
+    assert len(list(results)) == 5
+    assert digest(state.export()) == ending("ledger_work", "serial", stream)[1]
+    executor.run(stream[0], 0)
+
+
+def test_a_process_ends_while_results_are_left() -> None:
+    script = (
+        "from test_pipeline import batches, make\n"
+        "executor, _ = make('ledger_work', 'lock', threads=2)\n"
+        "results = executor.run_all(batches('ledger_work', 600, 100))\n"
+        "next(results)\n"
+        "print('left')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
+
+
+def test_who_hands_over_events_one_by_one_gets_results_before_it_goes_on() -> None:
+    """A source that is paced by the progress of what it has handed over."""
+    told: list[int] = []
+    log = ledger_work.generate(60, turns=0).to_pylist()
+    classes = {name: getattr(ledger_work, name) for name in {row["event"] for row in log}}
+
+    def paced() -> Iterator[Any]:
+        for n, row in enumerate(log):
+            assert sum(told) == n - n % 20
+            names = classes[row["event"]].__annotations__
+            yield classes[row["event"]](**{name: row[name] for name in names})
+
+    result = ledger_work.app.run(
+        paced(), initial=ledger_work.initial(), batch=20, engine="lock", threads=2, progress=told.append
+    )
+    assert result.stats.events == 60
 
 
 tagged = ms.App("tagged in turns")
@@ -255,7 +332,7 @@ def test_an_interrupt_stops_what_is_running() -> None:
     executor, _ = make("ledger_work", "lock", threads=2)
     with pytest.raises(KeyboardInterrupt):
         list(executor.run_all(interrupted()))
-    assert all(thread._ended[0] == thread._started for thread in team(2)._others)
+    assert all(thread._ended[0] == thread._started[0] for thread in team(2)._others)
 
 
 def test_nothing_of_a_batch_lives_on() -> None:

@@ -201,8 +201,9 @@ def test_an_interrupt_while_waiting_comes_after_the_errand() -> None:
         done.append(1)
 
     def run() -> None:
-        errand = sent(task)
+        errand = team(2).errand(task)
         try:
+            errand.start()
             time.sleep(1)
         finally:
             errand.wait()
