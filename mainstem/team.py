@@ -26,6 +26,9 @@ Task = Callable[[int], None]
 STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
 
+TAKEN_WORD = 0
+"""The word that counts what threads have taken to do: 0 until one of them is at work."""
+
 LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart
 
 
@@ -158,8 +161,10 @@ class Team:
             self._get_ready()
             for thread in self._others[:most]:
                 thread.start(run)
-            for thread in self._others[:most]:
-                thread.let_begin()
+            if run.control is not None:
+                _wait_briefly()(run.control, TAKEN_WORD, 1)
+            else:
+                self._others[0].let_begin()
 
     def _await(self, run: _Run) -> None:
         """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
