@@ -16,7 +16,7 @@ from mainstem import engine
 from mainstem.engine import options as strategies
 from mainstem.engine.auto import AutoExecutor
 from mainstem.engine.options import CHOICES, COLD, HOT
-from mainstem.engine.strategies import RUNNERS
+from mainstem.engine.strategies import RUNNERS, overlaps
 from mainstem.lang import Program
 from mainstem.testing import Case, Outcome, generate_program, load_program, streamed
 
@@ -76,8 +76,10 @@ def switching_often() -> Iterator[None]:
 
 @contextlib.contextmanager
 def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
-    """For each batch a lot decides what `auto` takes, and how many events it samples before; notes what was chosen."""
+    """For each batch a lot decides what `auto` takes, how many events it samples before, and whether it overlaps with
+    others; notes what was chosen."""
     lot = random.Random(0)
+    overlapping = [strategy for strategy in strategies.SAFE if overlaps(strategy)]
 
     class ByLot(AutoExecutor):
         def _execute(self, arrays: dict[str, Any], count: int) -> Any:
@@ -90,6 +92,16 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
             strategy = lot.choice(strategies.SAFE)
             chosen[strategy.label] += 1
             return self.run_with(strategy, arrays, count, sampled, "by lot")
+
+        def _strategy_ahead(self, count: int) -> tuple[strategies.Strategy, str] | None:
+            if lot.random() < 0.4:
+                return None
+            strategy = lot.choice(overlapping)
+            chosen[strategy.label] += 1
+            return strategy, "by lot"
+
+        def _learn_staged(self, staged: Any, ran: Any) -> None:
+            """There is no plan."""
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "AutoExecutor", ByLot)
