@@ -226,21 +226,44 @@ class AutoExecutor(ParallelExecutor):
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """As the plan says, unless it has to be made anew, which needs what the last batch was like."""
         plan = self._plan
-        if plan is None or plan.is_old or not overlaps(self._upcoming(plan)) or self._changed_much(plan):
+        if plan is None or plan.is_old or self._changed_much(plan) or plan.best is SERIAL:
+            return self._serial_ahead(count)
+        if not overlaps(self._upcoming(plan)):
             return None
         if count < plan.properties.transactions * (1 - SURPRISE) and self._why_serial(count) is not None:
-            return None
+            return self._serial_ahead(count)
         self._batches += 1
         plan.age += 1
         return self._next(plan)
 
+    def _serial_ahead(self, count: int) -> tuple[Strategy, str] | None:
+        """Batches that stay serial overlap, too, if the second thread has the time to start."""
+        cost = self.memory.cost
+        if not self.jit or self._at_once == 1 or not self._batches or cost is None or cost * count < SHORT_SECONDS:
+            return None
+        why = self._why_serial(count)
+        if why is None and self._stays_serial():
+            why = self._why(SERIAL)
+        if why is None:
+            return None
+        self._batches += 1
+        return SERIAL, why
+
     def _learn_staged(self, staged: Staged, ran: Ran) -> None:
-        assert self._plan is not None
-        numbered, strategy = staged.work.numbered, staged.work.strategy
-        taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
-        self._plan.spent += taken
-        self._learn(strategy, ran, taken, self._operations(strategy, self._plan.properties, numbered))
-        self.memory.learn_aborts(float(np.count_nonzero(staged.arrays["code"])) / len(numbered))
+        numbered = None if staged.work is None else staged.work.numbered
+        code, plan = staged.arrays["code"], self._plan
+        if numbered is None:
+            self.memory.learn_cost(staged.seconds_threads / len(code))
+            taken = staged.seconds_threads
+        else:
+            taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
+        if plan is None:
+            return
+        plan.spent += taken
+        self.memory.learn_aborts(float(np.count_nonzero(code)) / len(code))
+        if numbered is not None:
+            operations = self._operations(staged.strategy, plan.properties, numbered)
+            self._learn(staged.strategy, ran, taken, operations)
 
     def _operations(self, strategy: Strategy, usual: Properties, numbered: Numbered) -> float:
         """Those of the batch, or as many as its transactions usually have when nobody has counted them."""

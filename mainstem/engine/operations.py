@@ -92,6 +92,15 @@ class Operations:
             arrays[names.direct], arrays[names.slots], arrays[names.keys] = index.direct, index.slots, index.keys
             arrays[names.undo], arrays[names.undo_rows] = self.undo[i], self.undo_rows[i]
 
+    def outgrown(self, arrays: dict[str, Any]) -> bool:
+        """Whether tables or indices have got other arrays since these were built."""
+        return any(
+            arrays[names.rows] is not table.rows
+            or arrays[names.slots] is not table.index.slots
+            or arrays[names.direct] is not table.index.direct
+            for table, names in zip(self.tables, self._tables, strict=True)
+        )
+
     def key_values(self, batch: EventBatch, function: int) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
         """Computed keys of a function's static sites, as codes and numbers: by `R{function}_{site}`, part by part, and
         where there is a key at all."""

@@ -15,7 +15,7 @@ from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import ABORT, EXPLORE, LOCK, SYNC, USEFUL
 from mainstem.engine.layout import Layout, Numbered, Versions
 from mainstem.engine.operations import Operations
-from mainstem.engine.options import Strategy
+from mainstem.engine.options import SERIAL, Strategy
 from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.engine.record import Recorder
 from mainstem.engine.result import BatchResult, Breakdown, Ran, RawResult
@@ -34,7 +34,7 @@ from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.team import default_threads
+from mainstem.team import Later, default_threads
 
 
 class ParallelExecutor(Executor):
@@ -99,8 +99,14 @@ class ParallelExecutor(Executor):
         chosen = self._strategy_ahead(count) if count else None
         if chosen is None:
             return None
+        self._change_memory()
         with self._quietly():
             return self._stage(batch, first_seq, before_new, count, *chosen)
+
+    def stage_again(self, staged: Staged) -> Staged:
+        count = len(staged.arrays["code"])
+        with self._quietly():
+            return self._stage(staged.batch, staged.first_seq, lambda: None, count, staged.strategy, staged.why)
 
     def _stage(
         self, batch: EventBatch, first_seq: int, before_new: Callable[[], None], count: int, strategy: Strategy,
@@ -114,23 +120,45 @@ class ParallelExecutor(Executor):
             before_new()
             held_up += time.perf_counter() - begin
 
-        self._change_memory()
-        arrays = self.operations.build(batch, wait)
+        operations = self.operations
+        arrays = operations.build(batch, wait)
         columns, nulls = self._result_arrays(count, arrays)
-        self.list_keys(arrays, wait)
+        if strategy is not SERIAL:
+            self.list_keys(arrays, wait)
         keyed, clock = time.perf_counter(), _Clock(self.jit)
-        numbered = self.layout.number(arrays, count, self.operations.scratch)
-        own = {**arrays, **self._own_arrays(self.threads)}
-        arrays["ret"].fill(0)
-        code = self.operations.scratch.array("code", count, np.int64)
-        work = self._work(strategy, numbered, own, code, 0)
-        crew = stage_work(work)
-        constructed = time.perf_counter() - keyed
-        staged = Staged(
-            batch, first_seq, arrays, columns, nulls, work, why, keyed - start - held_up, constructed, clock
-        )
-        staged.prepare(crew)
+        seconds = keyed - start - held_up
+        staged = Staged(batch, first_seq, arrays, columns, nulls, operations, strategy, why, seconds, clock)
+        if strategy is SERIAL:
+            self._stage_serially(staged)
+        else:
+            self._stage_work(staged, count)
+        staged.seconds_construct = time.perf_counter() - keyed
         return staged
+
+    def _stage_work(self, staged: Staged, count: int) -> None:
+        arrays, scratch = staged.arrays, self.operations.scratch
+        numbered = self.layout.number(arrays, count, scratch)
+        arrays["ret"].fill(0)
+        own = {**arrays, **self._own_arrays(self.threads)}
+        staged.work = self._work(staged.strategy, numbered, own, scratch.array("code", count, np.int64), 0)
+        staged.prepare(stage_work(staged.work), not self.jit)
+
+    def _stage_serially(self, staged: Staged) -> None:
+        """Another thread is to run all of it. Where that meets a new key, it stops, and the caller goes on."""
+        arrays, crew = staged.arrays, Later(2)
+        call = self._serial_call(arrays, 0, len(arrays["kind"]))
+
+        def go_on() -> None:
+            if self._stopped_early(arrays):
+                staged.operations.list_keys(arrays)
+                start = time.perf_counter()
+                with self._quietly():
+                    self._go_on_serially(arrays)
+                staged.seconds_threads += time.perf_counter() - start
+
+        staged.complete = go_on
+        crew.run(lambda worker: call() if worker == 1 else None)
+        staged.prepare(crew, not self.jit)
 
     def _change_memory(self) -> None:
         """The last batch may be running in the memory that this one would get."""
@@ -138,15 +166,18 @@ class ParallelExecutor(Executor):
         self.operations, self._other_operations = other, self.operations
 
     def conclude(self, staged: Staged) -> BatchResult:
-        work, arrays = staged.work, staged.arrays
-        load("verdicts", self.jit).hand_over(0, work.code, arrays["code"], arrays["ret"])
+        ran = Ran(staged.strategy.label, staged.why) if staged.work is None else self._hand_over(staged, staged.work)
+        self._learn_staged(staged, ran)
+        seconds = (staged.seconds_keys, staged.seconds_construct + staged.seconds_run)
+        return self._result(staged.batch, staged.first_seq, staged.arrays, staged.columns, staged.nulls, ran, seconds)
+
+    def _hand_over(self, staged: Staged, work: Work) -> Ran:
+        """What a strategy has left, in the arrays that the serial kernel would have filled."""
+        load("verdicts", self.jit).hand_over(0, work.code, staged.arrays["code"], staged.arrays["ret"])
         staged.clock.construct = staged.seconds_construct
         breakdown = staged.clock.breakdown([work], 0.0)
         self._head_start.learn_cost(breakdown.useful + breakdown.abort, len(work.todo))
-        ran = Ran(work.strategy.label, staged.why, self.threads, breakdown, work.retries)
-        self._learn_staged(staged, ran)
-        seconds = (staged.seconds_keys, staged.seconds_construct + staged.seconds_run)
-        return self._result(staged.batch, staged.first_seq, arrays, staged.columns, staged.nulls, ran, seconds)
+        return Ran(work.strategy.label, staged.why, self.threads, breakdown, work.retries)
 
     def _learn_staged(self, staged: Staged, ran: Ran) -> None:
         """For executors that learn."""

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mainstem.engine.operations import Operations
+from mainstem.engine.options import Strategy
 from mainstem.engine.result import BatchResult
 from mainstem.engine.work import Work
 from mainstem.gate import EventBatch
@@ -31,22 +33,24 @@ class Staged:
     arrays: dict[str, Any]
     columns: list[np.ndarray]
     nulls: list[np.ndarray | None]
-    work: Work
+    operations: Operations  # whose memory it has
+    strategy: Strategy
     why: str
     seconds_keys: float  # of resolving its keys
-    seconds_construct: float  # of all else before it started
     clock: Any
+    complete: Callable[[], None] = lambda: None  # what is left to do when its threads have ended
 
     def __post_init__(self) -> None:
+        self.work: Work | None = None  # of a strategy that is not serial
+        self.seconds_construct = 0.0  # of all else before it started
         self.seconds_run = 0.0  # that the caller had nothing else to do
         self.seconds_threads = 0.0  # of all threads, from when each began until it had ended
         self._running: Together | None = None
         self._spent: list[float] = []
 
-    def prepare(self, crew: Later) -> None:
-        """From now on it can start."""
+    def prepare(self, crew: Later, quiet: bool) -> None:
+        """From now on it can start; `quiet` as uncompiled code has to be."""
         task, spent = crew.task, [0.0] * crew.threads
-        quiet = not self.work.jit
 
         def timed(worker: int) -> None:
             start = time.perf_counter()
@@ -69,8 +73,9 @@ class Staged:
         assert self._running is not None
         start = time.perf_counter()
         self._running.join()
-        self.seconds_run = time.perf_counter() - start
         self.seconds_threads = sum(self._spent)
+        self.complete()
+        self.seconds_run = time.perf_counter() - start
 
     def stop(self, error: BaseException) -> None:
         assert self._running is not None
@@ -85,6 +90,10 @@ class Staging(Protocol):
     def stage(self, batch: EventBatch, first_seq: int, before_new: Callable[[], None]) -> Staged | None:
         """Prepares a batch while another one may be running; None where this one can't be. `before_new` returns when
         the other has ended."""
+        ...
+
+    def stage_again(self, staged: Staged) -> Staged:
+        """The same batch, after tables have grown. No other one is running."""
         ...
 
     def conclude(self, staged: Staged) -> BatchResult:
@@ -115,6 +124,8 @@ class Pipeline:
                 batch, staged, failure = self._prepare_next(stream, seq)
                 self._finish()
                 if staged is not None:
+                    if staged.operations.outgrown(staged.arrays):
+                        staged = self._executor.stage_again(staged)
                     self._start(staged)
                 else:
                     if self._ended is not None:

@@ -23,6 +23,7 @@ import mainstem as ms
 from mainstem.apps import bidding, ledger_work
 from mainstem.engine import auto, make_executor
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
+from mainstem.engine.options import SERIAL
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.gate import EventBatch, open_events
@@ -275,6 +276,56 @@ def test_no_key_is_added_while_transactions_run(
     expected = tagged.run(events, engine="oracle").digest
     assert tagged.run(events, batch=100, threads=2, engine=engine).digest == expected
     assert seen.count(("conclude", True)) > 10
+
+
+looped = ms.App("looped in turns")
+
+
+@looped.event
+class Note:
+    author: int
+    tags: list[int]
+
+
+@looped.table(key=int)
+class Word:
+    last: int = -1
+
+
+@looped.on(Note)
+def word(e):
+    for key in e.tags:
+        row = Word[key]
+        row.last = row.last * 3 + e.author
+        ms.require(row.last % 7 != 0, "every seventh or so")
+
+
+@pytest.mark.parametrize("serial", [{0, 1, 2, 3}, {0, 1, 3}, {1, 2}])
+@pytest.mark.parametrize("jit", [True, False])
+def test_serial_batches_overlap_too(monkeypatch: pytest.MonkeyPatch, serial: set[int], jit: bool) -> None:
+    """They find keys of loops by themselves, and where one is new, tables grow when the next batch is prepared."""
+    turns, calls = iter(range(1_000)), list[str]()
+    lock = ParallelExecutor._strategy_ahead
+    monkeypatch.setattr(
+        ParallelExecutor,
+        "_strategy_ahead",
+        lambda self, n: (SERIAL, "") if next(turns) % 4 in serial else lock(self, n),
+    )
+    for name in ("_go_on_serially", "stage_again"):
+        whole = getattr(ParallelExecutor, name)
+        monkeypatch.setattr(
+            ParallelExecutor,
+            name,
+            lambda self, given, name=name, whole=whole: (calls.append(name), whole(self, given))[1],
+        )
+    tags = [[n % 7, *(range(20 * n, 20 * n + 11) if n // 60 % 3 else ()), n * n % 11] for n in range(1_200)]
+    events = pa.Table.from_pylist([{"ts": n, "event": "Note", "author": n, "tags": own} for n, own in enumerate(tags)])
+    expected = looped.run(events, engine="oracle")
+    found = looped.run(events, batch=60, threads=2, engine="lock", jit=jit)
+    assert found.digest == expected.digest
+    assert found.outputs.drop_columns("reason").to_pydict() == expected.outputs.drop_columns("reason").to_pydict()
+    assert set(calls) == {"_go_on_serially", "stage_again"}
+    assert set(found.stats.engines) == {"serial", "lock"} if len(serial) < 4 else {"serial"}
 
 
 def test_what_comes_before_bad_input_has_its_results() -> None:

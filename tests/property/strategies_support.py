@@ -96,8 +96,9 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
         def _strategy_ahead(self, count: int) -> tuple[strategies.Strategy, str] | None:
             if lot.random() < 0.4:
                 return None
-            strategy = lot.choice(overlapping)
-            chosen[strategy.label] += 1
+            strategy = lot.choice([strategies.SERIAL, *overlapping])
+            if strategy is not strategies.SERIAL:
+                chosen[strategy.label] += 1
             return strategy, "by lot"
 
         def _learn_staged(self, staged: Any, ran: Any) -> None:
