@@ -22,6 +22,7 @@ import numpy as np
 from mainstem.jit import JIT_ENABLED
 
 Task = Callable[[int], None]
+_WORKER = "mainstem-worker-"
 
 STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
@@ -66,7 +67,7 @@ class _Thread:
         self._wake, self._finished = threading.Lock(), threading.Lock()
         self._wake.acquire()
         self._finished.acquire()
-        self._thread = threading.Thread(target=self._loop, name=f"mainstem-worker-{worker}", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name=f"{_WORKER}{worker}", daemon=True)
         self._thread.start()
 
     def start(self, run: _Run | None) -> None:
@@ -320,6 +321,11 @@ os.register_at_fork(after_in_child=_begin_again)
 def team(threads: int) -> Team:
     """The shared team of that size."""
     return Team(threads)
+
+
+def is_worker() -> bool:
+    """Whether the calling thread belongs to a team."""
+    return threading.current_thread().name.startswith(_WORKER)
 
 
 def default_threads() -> int:

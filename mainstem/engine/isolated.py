@@ -54,6 +54,9 @@ class IsolatedExecutor(AutoExecutor):
             return super()._choose_and_run(arrays, count)
         return self._parallel(arrays, count, 0)
 
+    def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
+        return None if self._asked else super()._strategy_ahead(count)
+
     def _why_serial(self, count: int) -> str | None:
         why = self._why_not_parallel(count)
         return None if why is None else f"{why}; event order is right at every level"

@@ -68,7 +68,8 @@ class ParallelExecutor(Executor):
         return self._run_overlapping(batches, first_seq)
 
     def _run_overlapping(self, batches: Iterable[EventBatch], first_seq: int) -> Iterator[BatchResult]:
-        self._check_idle()
+        if self._pipeline is not None:
+            raise _on_its_way()
         pipeline = self._pipeline = Pipeline(self)
         try:
             yield from pipeline.run(batches, first_seq)
@@ -85,9 +86,7 @@ class ParallelExecutor(Executor):
 
     def _check_idle(self) -> None:
         if self._pipeline is not None and not self._pipeline.idle:
-            raise MainstemError(
-                "run_all is on its way here: take all its results, or close it, before anything else runs"
-            )
+            raise _on_its_way()
 
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """What to run a batch of so many transactions with, and why, while the last one may still be running; None:
@@ -145,20 +144,22 @@ class ParallelExecutor(Executor):
 
     def _stage_serially(self, staged: Staged) -> None:
         """Another thread is to run all of it. Where that meets a new key, it stops, and the caller goes on."""
-        arrays, crew = staged.arrays, Later(2)
+        arrays, operations, crew = staged.arrays, staged.operations, Later(2)
         call = self._serial_call(arrays, 0, len(arrays["kind"]))
 
-        def go_on() -> None:
-            if self._stopped_early(arrays):
-                staged.operations.list_keys(arrays)
+        def go_on() -> float:
+            if not self._stopped_early(arrays):
+                return 0.0
+            with self._quietly():
+                operations.list_keys(arrays)
                 start = time.perf_counter()
-                with self._quietly():
-                    self._go_on_serially(arrays)
-                staged.seconds_threads += time.perf_counter() - start
+                self._go_on_serially(arrays)
+                return time.perf_counter() - start
 
         staged.complete = go_on
         crew.run(lambda worker: call() if worker == 1 else None)
-        staged.prepare(crew, not self.jit)
+        # The thread's own time: it may have to wait for Python's lock before it sees that it has ended.
+        staged.prepare(crew, not self.jit, time.thread_time)
 
     def _change_memory(self) -> None:
         """The last batch may be running in the memory that this one would get."""
@@ -358,6 +359,10 @@ class ParallelExecutor(Executor):
     def _mark_rows(self, table: int, rows: np.ndarray) -> None:
         if self.track:
             self._marks[table][rows] = self._mark
+
+
+def _on_its_way() -> MainstemError:
+    return MainstemError("run_all is on its way here: take all its results, or close it, before anything else runs")
 
 
 class _Clock:

@@ -7,8 +7,8 @@ run at a time, and only batches that add no keys are prepared while others read 
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from mainstem.engine.options import Strategy
 from mainstem.engine.result import BatchResult
 from mainstem.engine.work import Work
 from mainstem.gate import EventBatch
-from mainstem.team import Later, Together, team
+from mainstem.team import Later, Together, is_worker, team
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Staged:
     why: str
     seconds_keys: float  # of resolving its keys
     clock: Any
-    complete: Callable[[], None] = lambda: None  # what is left to do when its threads have ended
+    complete: Callable[[], float] = lambda: 0.0  # does what is left when its threads have ended; gives seconds
 
     def __post_init__(self) -> None:
         self.work: Work | None = None  # of a strategy that is not serial
@@ -48,18 +48,18 @@ class Staged:
         self._running: Together | None = None
         self._spent: list[float] = []
 
-    def prepare(self, crew: Later, quiet: bool) -> None:
+    def prepare(self, crew: Later, quiet: bool, now: Callable[[], float] = time.perf_counter) -> None:
         """From now on it can start; `quiet` as uncompiled code has to be."""
         task, spent = crew.task, [0.0] * crew.threads
 
         def timed(worker: int) -> None:
-            start = time.perf_counter()
+            start = now()
             if quiet:  # what NumPy does about overflows is a setting of each thread
                 with np.errstate(all="ignore"):
                     task(worker)
             else:
                 task(worker)
-            spent[worker] = time.perf_counter() - start
+            spent[worker] = now() - start
 
         self._spent = spent
         self._running = team(crew.threads).together(timed, crew.control)
@@ -73,8 +73,7 @@ class Staged:
         assert self._running is not None
         start = time.perf_counter()
         self._running.join()
-        self.seconds_threads = sum(self._spent)
-        self.complete()
+        self.seconds_threads = sum(self._spent) + self.complete()
         self.seconds_run = time.perf_counter() - start
 
     def stop(self, error: BaseException) -> None:
@@ -108,7 +107,7 @@ class Pipeline:
         self._executor = executor
         self._running: Staged | None = None
         self._ended: Staged | None = None
-        self._thread = threading.get_ident()
+        self._process = os.getpid()
 
     @property
     def idle(self) -> bool:
@@ -123,9 +122,9 @@ class Pipeline:
                     yield self._conclude()
                 batch, staged, failure = self._prepare_next(stream, seq)
                 self._finish()
+                if staged is not None and staged.operations.outgrown(staged.arrays):
+                    staged, failure = self._prepare_again(staged)
                 if staged is not None:
-                    if staged.operations.outgrown(staged.arrays):
-                        staged = self._executor.stage_again(staged)
                     self._start(staged)
                 else:
                     if self._ended is not None:
@@ -139,8 +138,8 @@ class Pipeline:
                 seq += len(batch)
         except GeneratorExit:
             # Nobody wants more: the state stands after a whole batch. But garbage may be collected by a thread of the
-            # team, or when no other thread can end any more: then there is nothing to wait for.
-            if threading.get_ident() == self._thread and not sys.is_finalizing():
+            # team, in a forked process, or when no other thread can end any more: then there is nothing to wait for.
+            if not is_worker() and os.getpid() == self._process and not sys.is_finalizing():
                 self._finish()
             raise
         except BaseException as error:
@@ -159,6 +158,12 @@ class Pipeline:
             return batch, self._executor.stage(batch, seq, self._finish), None
         except Exception as error:
             return None, None, error
+
+    def _prepare_again(self, staged: Staged) -> tuple[Staged | None, Exception | None]:
+        try:
+            return self._executor.stage_again(staged), None
+        except Exception as error:
+            return None, error
 
     def _start(self, staged: Staged) -> None:
         self._running = staged  # before it starts: an interrupt must find it

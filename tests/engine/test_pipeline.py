@@ -23,7 +23,7 @@ import mainstem as ms
 from mainstem.apps import bidding, ledger_work
 from mainstem.engine import auto, make_executor
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
-from mainstem.engine.options import SERIAL
+from mainstem.engine.options import SERIAL, Strategy
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.gate import EventBatch, open_events
@@ -386,12 +386,26 @@ def test_an_interrupt_stops_what_is_running() -> None:
     assert all(thread._ended[0] == thread._started[0] for thread in team(2)._others)
 
 
-def test_nothing_of_a_batch_lives_on() -> None:
+@pytest.mark.parametrize("strategy", [SERIAL, Strategy("inflight")], ids=lambda s: s.label)
+def test_nothing_of_a_batch_lives_on(monkeypatch: pytest.MonkeyPatch, strategy: Strategy) -> None:
+    """Also without the collector: nothing refers to itself."""
+    kept: list[weakref.ref] = []
+    conclude = ParallelExecutor.conclude
+
+    def noted(self: ParallelExecutor, staged: Staged) -> Any:
+        kept.append(weakref.ref(staged))
+        return conclude(self, staged)
+
+    monkeypatch.setattr(ParallelExecutor, "conclude", noted)
+    monkeypatch.setattr(ParallelExecutor, "_strategy_ahead", lambda self, count: (strategy, ""))
     executor, _ = make("ledger_work", "inflight", threads=2)
     stream = batches("ledger_work", 600, 100)
-    kept = [weakref.ref(result.outputs) for result in executor.run_all(stream)]
-    gc.collect()
-    assert [ref() for ref in kept] == [None] * 6
+    gc.disable()
+    try:
+        kept += [weakref.ref(result.outputs) for result in executor.run_all(stream)]
+        assert [ref() for ref in kept] == [None] * 12
+    finally:
+        gc.enable()
 
 
 def test_batches_without_transactions() -> None:
