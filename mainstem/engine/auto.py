@@ -34,6 +34,7 @@ from mainstem.team import default_threads
 
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
+OVERLAP_SECONDS = 150e-6  # of a serial batch: in less, starting another thread takes what it wins
 START_SECONDS = 8e-6  # of calling the serial kernel
 # Events of a batch that run serially to learn what a transaction costs; starting the kernel takes as long as many cheap
 # ones, so those are sampled in larger pieces.
@@ -239,7 +240,7 @@ class AutoExecutor(ParallelExecutor):
     def _serial_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """Batches that stay serial overlap, too, if the second thread has the time to start."""
         cost = self.memory.cost
-        if not self.jit or self._at_once == 1 or not self._batches or cost is None or cost * count < SHORT_SECONDS:
+        if not self.jit or self._at_once == 1 or not self._batches or cost is None or cost * count < OVERLAP_SECONDS:
             return None
         why = self._why_serial(count)
         if why is None and self._stays_serial():
