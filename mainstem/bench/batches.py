@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from rich.console import Console
@@ -92,9 +92,8 @@ def measure(label: str, options: Options) -> Growth:
     batches = list(islice(batches_of(point.module.app.program, events, options.batch), count))
     runner = Runner(point.module, way, options.threads)
     seen: dict[int, float] = {}
-    for number in range(options.batches):
-        runner.executor.run(batches[number % count], number * options.batch)
-        done = number + 1
+    stream = islice(cycle(batches), options.batches)
+    for done, _ in enumerate(runner.executor.run_all(stream), start=1):
         if done % options.every == 0 or done == options.batches:
             seen[done] = resident().get("driver", 0) / 1e6
             print(f"{label}: {done:,} batches, {seen[done]:,.1f} MB", file=sys.stderr, flush=True)
