@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from test_ahead import looped, tagged_with
 from test_strategy_failures import Bug, fail_at
 
 import mainstem as ms
@@ -278,28 +279,6 @@ def test_no_key_is_added_while_transactions_run(
     assert seen.count(("conclude", True)) > 10
 
 
-looped = ms.App("looped in turns")
-
-
-@looped.event
-class Note:
-    author: int
-    tags: list[int]
-
-
-@looped.table(key=int)
-class Word:
-    last: int = -1
-
-
-@looped.on(Note)
-def word(e):
-    for key in e.tags:
-        row = Word[key]
-        row.last = row.last * 3 + e.author
-        ms.require(row.last % 7 != 0, "every seventh or so")
-
-
 @pytest.mark.parametrize("serial", [{0, 1, 2, 3}, {0, 1, 3}, {1, 2}])
 @pytest.mark.parametrize("jit", [True, False])
 def test_serial_batches_overlap_too(monkeypatch: pytest.MonkeyPatch, serial: set[int], jit: bool) -> None:
@@ -319,7 +298,7 @@ def test_serial_batches_overlap_too(monkeypatch: pytest.MonkeyPatch, serial: set
             lambda self, given, name=name, whole=whole: (calls.append(name), whole(self, given))[1],
         )
     tags = [[n % 7, *(range(20 * n, 20 * n + 11) if n // 60 % 3 else ()), n * n % 11] for n in range(1_200)]
-    events = pa.Table.from_pylist([{"ts": n, "event": "Note", "author": n, "tags": own} for n, own in enumerate(tags)])
+    events = tagged_with("Note", tags)
     expected = looped.run(events, engine="oracle")
     found = looped.run(events, batch=60, threads=2, engine="lock", jit=jit)
     assert found.digest == expected.digest
