@@ -34,7 +34,7 @@ from mainstem.team import default_threads
 
 CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
-OVERLAP_SECONDS = 150e-6  # of a serial batch: in less, starting another thread takes what it wins
+OVERLAP_SECONDS = 80e-6  # of a serial batch: in less, starting another thread takes what it wins
 START_SECONDS = 8e-6  # of calling the serial kernel
 # Events of a batch that run serially to learn what a transaction costs; starting the kernel takes as long as many cheap
 # ones, so those are sampled in larger pieces.
@@ -250,18 +250,18 @@ class AutoExecutor(ParallelExecutor):
         self._batches += 1
         return SERIAL, why
 
-    def _learn_staged(self, staged: Staged, ran: Ran) -> None:
+    def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
         numbered = None if staged.work is None else staged.work.numbered
-        code, plan = staged.arrays["code"], self._plan
+        plan = self._plan
         if numbered is None:
-            self.memory.learn_cost(staged.seconds_threads / len(code))
+            self.memory.learn_cost(staged.seconds_threads / len(staged.arrays["code"]))
             taken = staged.seconds_threads
         else:
             taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
         if plan is None:
             return
         plan.spent += taken
-        self.memory.learn_aborts(float(np.count_nonzero(code)) / len(code))
+        self.memory.learn_aborts(aborts)
         if numbered is not None:
             operations = self._operations(staged.strategy, plan.properties, numbered)
             self._learn(staged.strategy, ran, taken, operations)
@@ -414,7 +414,7 @@ class AutoExecutor(ParallelExecutor):
             *per_row, found,
         )  # fmt: skip
         transactions = batch.transactions - first
-        components = find_components(self._work(SERIAL, numbered, arrays, self._scratch_code(batch), first))
+        components = find_components(self._work(SERIAL, numbered, arrays, first))
         work = 1_000 * transactions
         splittable = float(np.mean(self._splits[batch.fn[first:]] > 1))
         return Properties(
@@ -425,9 +425,6 @@ class AutoExecutor(ParallelExecutor):
             path_parts=found[places.PATH_PARTS] / work, strata=int(found[places.HOTTEST]),
             heaviest=components.heaviest / components.total,
         )  # fmt: skip
-
-    def _scratch_code(self, batch: Batch) -> np.ndarray:
-        return self.operations.scratch.array("code", batch.transactions, np.int64)
 
 
 def _dependent(batch: Batch) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mainstem.engine.buffers import Scratch
 from mainstem.gate.spans import ReadColumns, Span
 from mainstem.schema import Type
 from mainstem.state import State
@@ -46,8 +47,8 @@ class InPlace:
     """Reads the numbers of an event type where Arrow has them. What it knows about a record batch it keeps, because
     many batches may be cut from it."""
 
-    def __init__(self, fields: Sequence[FieldPlan]) -> None:
-        self._fields = fields
+    def __init__(self, fields: Sequence[FieldPlan], scratch: Scratch) -> None:
+        self._fields, self._scratch = fields, scratch
         self._source: ReadColumns | None = None
         self._values: list[tuple[str, np.ndarray]] = []
         self._lists: list[tuple[str, np.ndarray, str, np.ndarray]] = []
@@ -61,9 +62,9 @@ class InPlace:
         for name, values in self._values:
             arrays[name] = values[start:stop]
         for offsets_name, offsets, name, items in self._lists:
-            wide = arrays[offsets_name] = offsets[start : stop + 1].astype(np.int64)
-            wide.flags.writeable = False
-            arrays[name] = items
+            wide = self._scratch.array(offsets_name, stop + 1 - start, np.int64)
+            np.copyto(wide, offsets[start : stop + 1])
+            arrays[offsets_name], arrays[name] = frozen(wide), items
         return self._others
 
     def _open(self, source: ReadColumns) -> None:

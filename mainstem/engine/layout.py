@@ -14,7 +14,7 @@ from mainstem.engine.buffers import Scratch
 from mainstem.engine.kernels import load
 from mainstem.engine.kernels.link import MARK, ROW_WORDS
 from mainstem.engine.operations import Listed
-from mainstem.engine.requests import RequestLayout, Requests
+from mainstem.engine.requests import Asking, Requests
 from mainstem.lang import Program
 from mainstem.state import TableState, words
 
@@ -97,11 +97,15 @@ class Numbered:
     scratch: Scratch
     fn: np.ndarray
     ev: np.ndarray
-    txns: list[np.ndarray]  # of each function
     start: int  # transactions before it have run
 
     def __len__(self) -> int:
         return len(self.fn)
+
+    @cached_property
+    def txns(self) -> list[np.ndarray]:
+        """The transactions of each function, in the order of their events."""
+        return self.layout.transactions(self)
 
     @cached_property
     def batch(self) -> Batch:
@@ -118,7 +122,7 @@ class Layout:
     def __init__(self, program: Program, tables: list[TableState], jit: bool) -> None:
         self.program, self.tables, self.jit = program, tables, jit
         self.link, self.vertices = load("link", jit), load("vertices", jit)
-        self._requests = RequestLayout(program, jit)
+        self._asking = Asking(program, jit)
         groups = program.per_kind
         self._group_lo = np.cumsum([0, *(len(g) for g in groups)])
         self._group_fn = np.array([f for g in groups for f in g], np.int64)
@@ -137,19 +141,44 @@ class Layout:
 
     def number(self, arrays: dict[str, Any], transactions: int, scratch: Scratch, start: int = 0) -> Numbered:
         """The transactions of a batch, of which those before `start` have run."""
-        fn, ev, fn_txn = (scratch.array(f"layout {name}", transactions, np.int64) for name in ("fn", "ev", "fn_txn"))
+        fn, ev = (scratch.array(f"layout {name}", transactions, np.int64) for name in ("fn", "ev"))
+        numbered = Numbered(self, arrays, scratch, fn, ev, start)
+        numbered.txns = self.transactions(numbered)
+        return numbered
+
+    def ask(self, arrays: dict[str, Any], transactions: int, scratch: Scratch) -> Numbered | None:
+        """The same, with what they ask for, all in one pass; None where a key has no row yet."""
+        self._number_rows()
+        requests = self._asking.list(arrays, transactions, scratch, self._table_lo)
+        if requests is None:
+            return None
+        numbered = Numbered(self, arrays, scratch, requests.fn, requests.ev, 0)
+        numbered.requests = requests
+        return numbered
+
+    def transactions(self, numbered: Numbered) -> list[np.ndarray]:
+        """Numbers them, and lists those of each function."""
+        fn_txn = numbered.scratch.array("layout fn_txn", len(numbered), np.int64)
         seen = np.zeros(max(1, len(self.program.events)), np.int64)
-        fn_lo = list(accumulate((len(arrays[name]) for name in self._positions), initial=0))
-        self.link.number(arrays["kind"], self._group_lo, self._group_fn, seen, np.array(fn_lo), fn, ev, fn_txn)
-        return Numbered(self, arrays, scratch, fn, ev, [fn_txn[a:b] for a, b in pairwise(fn_lo)], start)
+        fn_lo = list(accumulate((len(numbered.arrays[name]) for name in self._positions), initial=0))
+        self.link.number(
+            numbered.arrays["kind"], self._group_lo, self._group_fn, seen, np.array(fn_lo), numbered.fn, numbered.ev,
+            fn_txn,
+        )  # fmt: skip
+        return [fn_txn[a:b] for a, b in pairwise(fn_lo)]
 
     def batch(self, arrays: dict[str, Any], transactions: int, scratch: Scratch) -> Batch:
         """All operations of a batch."""
         return self.number(arrays, transactions, scratch).batch
 
     def requests(self, numbered: Numbered) -> Requests:
+        """What the transactions of a batch ask for whose keys all have rows."""
         self._number_rows()
-        return self._requests.list(numbered, self._table_lo.tolist())
+        found = self._asking.list(
+            numbered.arrays, len(numbered), numbered.scratch, self._table_lo, numbered.start
+        )  # fmt: skip
+        assert found is not None, "keys were listed before"
+        return found
 
     @property
     def all_rows(self) -> int:

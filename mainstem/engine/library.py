@@ -10,6 +10,7 @@ import numpy as np
 from mainstem.engine import native
 from mainstem.jit import plain
 from mainstem.lang import arith, mathlib, rings
+from mainstem.lang.asked import asked
 from mainstem.state import probe2, probe3, probe4, row_of
 
 _ARITHMETIC = (
@@ -28,12 +29,12 @@ def names(jit: bool) -> dict[str, Any]:
         "take_own": native.take_own if jit else native.plain_take_own,
         "take_matrix": native.take_matrix if jit else native.plain_take_matrix,
     }
-    probes = {p.__name__: p if jit else plain(p) for p in (row_of, probe2, probe3, probe4)}
+    helpers = {p.__name__: p if jit else plain(p) for p in (row_of, probe2, probe3, probe4, asked)}
     return {
         "math": math,
         **{function.__name__: function for function in (*_ARITHMETIC, *rings.FUNCTIONS)},
         **{f"math_{name}": function for name, function in mathlib.FUNCTIONS.items()},
-        **probes,
+        **helpers,
         **takes,
         "np": np,
     }

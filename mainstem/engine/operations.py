@@ -40,7 +40,7 @@ class Operations:
         ]
         self._waiting: list[int] = []  # functions whose keys are not listed yet
         self.listing = 0.0  # seconds that listing keys took, since the batch was built
-        self._in_place = [InPlace(plan.fields) for plan in self._kinds]
+        self._in_place = [InPlace(plan.fields, self.scratch) for plan in self._kinds]
         self._tables = [TablePlan.of(number) for number in range(len(self.tables))]
         self._constant = {"S": self.strings} | {f"Z{i}": table.default_row for i, table in enumerate(self.tables)}
 
@@ -81,6 +81,11 @@ class Operations:
         self._add_tables(arrays)
         self.listing += time.perf_counter() - start
         return True
+
+    def make_room(self, most: Sequence[int]) -> None:
+        """`most` has the largest number of keys in loops of one event, per table."""
+        needed = [fixed + more for fixed, more in zip(self._fixed_room, most, strict=True)]
+        self.room = [max(room, least) for room, least in zip(self.room, needed, strict=True)]
 
     def _add_tables(self, arrays: dict[str, Any]) -> None:
         """The arrays of tables, with room for all rows that are known."""

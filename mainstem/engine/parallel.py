@@ -122,24 +122,33 @@ class ParallelExecutor(Executor):
         operations = self.operations
         arrays = operations.build(batch, wait)
         columns, nulls = self._result_arrays(count, arrays)
-        if strategy is not SERIAL:
-            self.list_keys(arrays, wait)
+        numbered = None if strategy is SERIAL else self._numbered(arrays, count, wait)
         keyed, clock = time.perf_counter(), _Clock(self.jit)
         seconds = keyed - start - held_up
         staged = Staged(batch, first_seq, arrays, columns, nulls, operations, strategy, why, seconds, clock)
-        if strategy is SERIAL:
+        if numbered is None:
             self._stage_serially(staged)
         else:
-            self._stage_work(staged, count)
+            self._stage_work(staged, numbered)
         staged.seconds_construct = time.perf_counter() - keyed
         return staged
 
-    def _stage_work(self, staged: Staged, count: int) -> None:
-        arrays, scratch = staged.arrays, self.operations.scratch
-        numbered = self.layout.number(arrays, count, scratch)
+    def _numbered(self, arrays: dict[str, Any], count: int, before_new: Callable[[], None]) -> Numbered:
+        """The transactions of a batch and what they ask for, after keys that are new have got rows."""
+        scratch = self.operations.scratch
+        numbered = self.layout.ask(arrays, count, scratch)
+        if numbered is None:
+            self.list_keys(arrays, before_new)
+            numbered = self.layout.ask(arrays, count, scratch)
+            assert numbered is not None, "all keys have rows now"
+        self.operations.make_room(numbered.requests.most)
+        return numbered
+
+    def _stage_work(self, staged: Staged, numbered: Numbered) -> None:
+        arrays = staged.arrays
         arrays["ret"].fill(0)
         own = {**arrays, **self._own_arrays(self.threads)}
-        staged.work = self._work(staged.strategy, numbered, own, scratch.array("code", count, np.int64), 0)
+        staged.work = self._work(staged.strategy, numbered, own, 0)
         staged.prepare(stage_work(staged.work), not self.jit)
 
     def _stage_serially(self, staged: Staged) -> None:
@@ -167,21 +176,20 @@ class ParallelExecutor(Executor):
         self.operations, self._other_operations = other, self.operations
 
     def conclude(self, staged: Staged) -> BatchResult:
-        ran = Ran(staged.strategy.label, staged.why) if staged.work is None else self._hand_over(staged, staged.work)
-        self._learn_staged(staged, ran)
+        ran = Ran(staged.strategy.label, staged.why) if staged.work is None else self._ran(staged, staged.work)
         seconds = (staged.seconds_keys, staged.seconds_construct + staged.seconds_run)
-        return self._result(staged.batch, staged.first_seq, staged.arrays, staged.columns, staged.nulls, ran, seconds)
+        result = self._result(staged.batch, staged.first_seq, staged.arrays, staged.columns, staged.nulls, ran, seconds)
+        self._learn_staged(staged, ran, result.stats.aborted / result.stats.transactions)
+        return result
 
-    def _hand_over(self, staged: Staged, work: Work) -> Ran:
-        """What a strategy has left, in the arrays that the serial kernel would have filled."""
-        load("verdicts", self.jit).hand_over(0, work.code, staged.arrays["code"], staged.arrays["ret"])
+    def _ran(self, staged: Staged, work: Work) -> Ran:
         staged.clock.construct = staged.seconds_construct
         breakdown = staged.clock.breakdown([work], 0.0)
         self._head_start.learn_cost(breakdown.useful + breakdown.abort, len(work.todo))
         return Ran(work.strategy.label, staged.why, self.threads, breakdown, work.retries)
 
-    def _learn_staged(self, staged: Staged, ran: Ran) -> None:
-        """For executors that learn."""
+    def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
+        """For executors that learn. `aborts`: their share."""
 
     def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
         if count == 0:
@@ -242,13 +250,11 @@ class ParallelExecutor(Executor):
     ) -> Ran:  # fmt: skip
         """Runs the events from `first_event` on with a strategy, those before having run in place."""
         clock = _Clock(self.jit)
-        scratch = self.operations.scratch
         laid = laid or self.lay_out(arrays, count, first_event)
         numbered, first = laid.numbered, laid.first
         own = {**arrays, **self._own_arrays(self.threads + len(strategy.groups))}
-        code = scratch.array("code", count, np.int64)
         arrays["ret"][first:] = 0
-        works = split(self._work(strategy, numbered, own, code, first))
+        works = split(self._work(strategy, numbered, own, first))
         ready = self._ready(arrays, clock, laid)
         versions = self._versions(numbered, works, ready)
         if self.track or self.recorder is not None:
@@ -263,9 +269,10 @@ class ParallelExecutor(Executor):
         if self.recorder is not None:
             self.recorder.note(works, arrays["kind"])
         if self.changes is not None and versions is not None:
-            self.changes.note(numbered.batch, versions, code)
+            self.changes.note(numbered.batch, versions, arrays["code"])
         self._note_changes(numbered, versions)
-        load("verdicts", self.jit).hand_over(first, code, arrays["code"], arrays["ret"])
+        if versions is not None:
+            load("verdicts", self.jit).clear_returns(first, arrays["code"], arrays["ret"])
         retries = sum(work.retries for work in works)
         breakdown = clock.breakdown(works, laid.ahead.seconds)
         self._head_start.learn_cost(breakdown.useful + breakdown.abort, laid.ahead.transactions + count - first)
@@ -286,13 +293,11 @@ class ParallelExecutor(Executor):
 
         return ready
 
-    def _work(
-        self, strategy: Strategy, numbered: Numbered, arrays: dict[str, Any], code: np.ndarray, first: int
-    ) -> Work:
+    def _work(self, strategy: Strategy, numbered: Numbered, arrays: dict[str, Any], first: int) -> Work:
         todo = np.arange(first, len(numbered))
         return Work(
             numbered, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads,
-            code, self.weights, strategy,
+            self.weights, strategy,
         )  # fmt: skip
 
     def _own_arrays(self, workers: int) -> dict[str, Any]:

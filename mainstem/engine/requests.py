@@ -1,73 +1,87 @@
-"""What transactions ask locks for, without the links between operations: less than half of the time of laying them out.
+"""What transactions ask for, without the links between operations: less than half of the time of laying them out.
 
-A request is a row in the numbering of all tables, and in its lowest bit whether it may be written; -1 where a site is
-not reached. A row may stand among the requests of one transaction more than once. Tables that no function writes need
-no locks.
+A request is a row in the numbering of all tables, and in its lowest bit whether it may be written. A row may stand
+among the requests of one transaction more than once. Nobody asks for rows of tables that no function writes. One
+generated pass over the events of a batch (`lang/ask_source.py`) lists them, and numbers its transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
+from mainstem.engine.buffers import Scratch
+from mainstem.engine.entry import EntryPoint
 from mainstem.engine.kernels import load
-from mainstem.engine.operations import Listed
 from mainstem.lang import Program
+from mainstem.lang.ask_source import BASE, FOUND, MOST, NEAR
+from mainstem.lang.asked import PLACE_WORDS
 
-if TYPE_CHECKING:
-    from mainstem.engine.layout import Numbered
+_SPARE = 1.25  # batches need a little more or less from one to the next
+PLACES_MOST = 1 << 14  # for who asked for rows last; a quarter of a megabyte
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Those of transaction t are `of[lo[t] … lo[t + 1]]`."""
+    """Those of transaction t are `of[lo[t] … lo[t + 1]]`. All keys of the batch have rows."""
 
     lo: np.ndarray
     of: np.ndarray
+    fn: np.ndarray  # function of each transaction
+    ev: np.ndarray  # its event's number among those of its type
+    before: np.ndarray  # the last transaction before each that it may conflict with, or -1
+    near: int  # transactions of which that is near (`WINDOW`)
+    most: list[int]  # per table that keys in loops write: the largest number of them in one event
 
     @property
     def count(self) -> int:
         return len(self.of)
 
 
-class RequestLayout:
+class Asking:
     """Lists the requests of batches of one program."""
 
     def __init__(self, program: Program, jit: bool) -> None:
-        self._link = load("link", jit)
-        written = {s.table for f in program.functions for s in f.sites if s.writes}
-        sites = [[s for s in f.sites if s.table in written] for f in program.functions]
-        self._static = [[s for s in own if not s.dynamic] for own in sites]
-        self._static_count = np.array([len(own) for own in self._static], np.int64)
-        self._listed = [
-            (f.index, table) for f, own in zip(program.functions, sites, strict=True)
-            for table in sorted({s.table for s in own if s.dynamic})
-        ]  # fmt: skip
-        self._writes = [np.array([int(s.writes) for s in f.sites], np.int64) for f in program.functions]
+        assert program.asks is not None
+        self._entry = EntryPoint("asks", program.asks, jit)
+        self._call = load("verdicts", jit).call
+        self._tables = len(program.tables)
+        self._each = 4.0  # requests per transaction, at most so far
+        self._last, self._stamp = np.zeros(0, np.int64), 0
 
-    def list(self, numbered: Numbered, table_lo: Sequence[int]) -> Requests:
-        """`table_lo` has the number of the first row of each table."""
-        fn, txns, start, arrays = numbered.fn, numbered.txns, numbered.start, numbered.arrays
+    def list(
+        self, arrays: dict[str, Any], transactions: int, scratch: Scratch, row_lo: np.ndarray, start: int = 0
+    ) -> Requests | None:
+        """Those of transactions from `start` on; None where a key has no row yet. `row_lo` has the number of the first
+        row of each table."""
+        self._make_places(int(row_lo[-1]))
+        own = dict(arrays, last=self._last, row_lo=row_lo)
+        count = self._ask(own, transactions, scratch, start)
+        if count > len(own["request"]):
+            self._each = _SPARE * count / transactions
+            self._ask(own, transactions, scratch, start)
+        facts = own["facts"]
+        if facts[FOUND] < 0:
+            return None
+        return Requests(
+            own["request_lo"], own["request"][:count], own["fn"], own["ev"], own["before"], int(facts[NEAR]),
+            facts[MOST:].tolist(),
+        )  # fmt: skip
 
-        def room(name: str, count: int) -> np.ndarray:
-            return numbered.scratch.array(f"requests {name}", count, np.int64)
+    def _make_places(self, rows: int) -> None:
+        """One for each row, if they are not too many."""
+        words = PLACE_WORDS * min(PLACES_MOST, 1 << max(0, rows - 1).bit_length())
+        if len(self._last) < words:
+            self._last = np.zeros(words, np.int64)
 
-        listed: list[tuple[int, int, Listed]] = [(f, i, arrays[f"listed{f}_{i}"]) for f, i in self._listed]
-        count = room("count", len(fn))
-        count.fill(0)
-        for f, _, keys in listed:
-            self._link.count_listed(start, txns[f], keys.ends, count)
-        lo, at = room("lo", len(fn) + 1), room("at", len(fn))
-        found = room("of", self._link.lay_out(start, count, self._static_count, fn, lo, at))
-        for f, sites in enumerate(self._static):
-            for k, s in enumerate(sites):
-                rows = arrays[f"R{f}_{s.index}"]
-                self._link.request_static(start, txns[f], k, rows, table_lo[s.table], int(s.writes), lo, found)
-        for f, i, keys in listed:
-            self._link.request_listed(
-                start, txns[f], keys.ends, keys.rows, keys.sites, table_lo[i], self._writes[f], at, found
-            )
-        return Requests(lo, found)
+    def _ask(self, own: dict[str, Any], transactions: int, scratch: Scratch, start: int) -> int:
+        for name in ("fn", "ev", "before"):
+            own[name] = scratch.array(f"layout {name}", transactions, np.int64)
+        own["request_lo"] = scratch.array("layout request_lo", transactions + 1, np.int64)
+        own["request"] = scratch.array("layout request", int(self._each * transactions), np.int64)
+        own["facts"] = facts = np.zeros(MOST + self._tables, np.int64)
+        facts[BASE], self._stamp = self._stamp, self._stamp + transactions
+        bound = self._entry.bind(own)
+        return int(self._call(bound.function, bound.context, start, 0))

@@ -26,11 +26,10 @@ class Work:
 
     def __init__(
         self, numbered: Numbered, todo: np.ndarray, arrays: dict[str, Any], layout: Layout, scratch: Scratch,
-        direct: EntryPoint, versioned: EntryPoint, threads: int, code: np.ndarray, weights: Weights,
-        strategy: Strategy,
+        direct: EntryPoint, versioned: EntryPoint, threads: int, weights: Weights, strategy: Strategy,
     ) -> None:  # fmt: skip
         self.numbered, self.todo, self.arrays, self.layout, self.scratch = numbered, todo, arrays, layout, scratch
-        self.code, self.jit, self.weights, self.strategy = code, layout.jit, weights, strategy
+        self.code, self.jit, self.weights, self.strategy = arrays["code"], layout.jit, weights, strategy
         self.name = ""  # of its scratch arrays: works that run at the same time share none
         self.versions: Versions | None = None
         self.graph: Graph | None = None

@@ -8,6 +8,7 @@ from mainstem.errors import ProgramError
 from mainstem.gate.derive import Derive
 from mainstem.lang import emit, ir, key_source, serial, value_source
 from mainstem.lang.analyse import Dependencies, dependencies, table_edges
+from mainstem.lang.ask_source import asks_source
 from mainstem.lang.context import Context
 from mainstem.lang.direct import direct_source
 from mainstem.lang.frame import Shared
@@ -66,6 +67,7 @@ class Assembler:
             nullable_outputs=frozenset(nullable),
             source=self._source(bodies),
             parameters=tuple(serial.serial_parameters(bodies, len(self.events))),
+            asks=self._asks(bodies),
             direct=self._direct(bodies),
             versioned=self._versioned([*wholes, *(v for group in parts for v in group)]),
             edges=frozenset(table_edges([(b.sites, d) for b, d in zip(bodies, found, strict=True)])),
@@ -139,6 +141,11 @@ class Assembler:
     def _context(self) -> Context:
         outputs = [Type(base) for base in self.columns.values()]
         return Context(self.tables, outputs, self.returns > _NARROW_RETURNS)
+
+    def _asks(self, bodies: list[emit.Body]) -> Entry:
+        context = self._context()
+        main = asks_source(bodies, len(self.events), context)
+        return Entry(_joined([context.header(), *self._helpers(), main]), tuple(context.names))
 
     def _direct(self, bodies: list[emit.Body]) -> Entry:
         context = self._context()

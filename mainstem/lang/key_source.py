@@ -19,12 +19,39 @@ from mainstem.lang.emit import Body, Lines, Writer, event_parameters, index_para
 FOUND, MOST, FACTS = 0, 1, 2
 
 
-class KeyWriter(Writer):
-    """The event-only slice: fills key arrays; gives the running `d` and `f` of each table with dynamic keys."""
+class SliceWriter(Writer):
+    """An event-only slice: nothing in it stops a transaction, and it may compute more than the transaction does."""
 
     def __init__(self, lines: Lines, body: Body) -> None:
         super().__init__(lines)
         self.body = body
+
+    def resolve(self, s: ir.Resolve) -> None:
+        raise AssertionError("a subclass says what to do with a key")
+
+    def checked(self, s: ir.Checked) -> None:
+        # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
+        self.lines.add(f"{s.target}, _ = {self.call(s)}")
+
+    def item(self, s: ir.Item) -> str:
+        # The index check may have failed and the slice gone on, so this must not read past the list.
+        inside = f"lo_{s.field} + {s.index.text} < hi_{s.field}"
+        return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
+
+    def special(self, s: ir.Statement) -> None:
+        if isinstance(s, ir.Resolve):
+            self.resolve(s)
+        elif isinstance(s, ir.Return):
+            self.leave("0")
+        else:
+            super().special(s)
+
+
+class KeyWriter(SliceWriter):
+    """Fills key arrays; gives the running `d` and `f` of each table with dynamic keys."""
+
+    def __init__(self, lines: Lines, body: Body) -> None:
+        super().__init__(lines, body)
         self.dynamic = sorted({s.table for s in body.sites if s.dynamic})
         self.loops = {id(loop) for loop in key_loops(body)}
 
@@ -44,24 +71,7 @@ class KeyWriter(Writer):
         self.block(s.body)
         self.lines.add("turn = -1")
 
-    def checked(self, s: ir.Checked) -> None:
-        # A failed surplus computation must not stop the others: it gives 0, and nobody looks at that key.
-        self.lines.add(f"{s.target}, _ = {self.call(s)}")
-
-    def item(self, s: ir.Item) -> str:
-        # The index check may have failed and the slice gone on, so this must not read past the list.
-        inside = f"lo_{s.field} + {s.index.text} < hi_{s.field}"
-        return f"{super().item(s)} if {inside} else {'False' if s.is_bool else '0'}"
-
-    def special(self, s: ir.Statement) -> None:
-        if isinstance(s, ir.Resolve):
-            self._resolve(s)
-        elif isinstance(s, ir.Return):
-            self.leave("0")
-        else:
-            super().special(s)
-
-    def _resolve(self, s: ir.Resolve) -> None:
+    def resolve(self, s: ir.Resolve) -> None:
         site = self.body.sites[s.site]
         if not site.dynamic:
             for c, key in enumerate(s.key):

@@ -130,6 +130,7 @@ class Program:
     nullable_outputs: frozenset[str] = frozenset()
     source: str = ""
     parameters: tuple[str, ...] = ()
+    asks: Entry | None = None
     direct: Entry | None = None
     versioned: Entry | None = None
     edges: frozenset[tuple[int, int]] = frozenset()

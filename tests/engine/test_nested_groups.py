@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mainstem as ms
-from mainstem.engine.requests import RequestLayout
+from mainstem.engine.requests import Asking
 
 pair = ms.App("pair")
 
@@ -47,13 +47,13 @@ def right(e):
 def test_groups_of_one_batch_share_what_it_asks_for(inner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is listed by the thread that all groups start from: theirs would write into the same memory at once."""
     listed: list[int] = []
-    honest = RequestLayout.list
+    honest = Asking.list
 
-    def listing(self: RequestLayout, *arguments: Any) -> Any:
+    def listing(self: Asking, *arguments: Any) -> Any:
         listed.append(threading.get_ident())
         return honest(self, *arguments)
 
-    monkeypatch.setattr(RequestLayout, "list", listing)
+    monkeypatch.setattr(Asking, "list", listing)
     events = [(Left if ts % 3 else Right)(ts=ts, key=ts % 5) for ts in range(300)]
     expected = pair.run(events, engine="oracle").digest
     groups = {"left": inner, "right": "lock"}

@@ -155,7 +155,7 @@ def test_time_of_others_does_not_count_as_the_strategys() -> None:
     stream, taken = batches("ledger_work", 4_000, 500, turns=100), list[float]()
 
     class Noting(ParallelExecutor):
-        def _learn_staged(self, staged: Staged, ran: Any) -> None:
+        def _learn_staged(self, staged: Staged, ran: Any, aborts: float) -> None:
             taken.append(staged.seconds_threads)
 
     executor, _ = make("ledger_work", "lock", threads=2)

@@ -19,6 +19,7 @@ from mainstem.engine.kernels import load
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, USEFUL
 from mainstem.engine.kernels.inflight import OPEN, PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
+from mainstem.lang import asked as asking
 from mainstem.team import team
 
 SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values")
@@ -147,16 +148,25 @@ class Run:
         return self.part["todo"], self.part["txn_lo"], self.part["op_row"], self.part["op_write"]
 
     def requests(self) -> tuple[np.ndarray, np.ndarray]:
-        """What transactions ask for: some rows twice, now and then to read at first and to write then; some sites are
-        not reached."""
+        """What transactions ask for: some rows twice, now and then to read at first and to write then."""
         random, lo, found = np.random.default_rng(1), [0], []
         for t in range(self.batch.count):
             for o in range(self.batch.txn_lo[t], self.batch.txn_lo[t + 1]):
                 row, writes = self.batch.op_row[o] << 1, int(self.batch.op_write[o])
-                found += random.choice([-1, row], random.integers(0, 3)).tolist()
+                found += [row] * int(random.integers(0, 3))
                 found.append(row | writes)
             lo.append(len(found))
         return np.array(lo), np.array(found, np.int64)
+
+    def last_conflicts(self, lo: np.ndarray, requests: np.ndarray, places: int) -> np.ndarray:
+        """The last transaction that each may conflict with; rows share places, too."""
+        last, before = self.zeros(places * asking.PLACE_WORDS), self.zeros(self.batch.count)
+        for t in range(self.batch.count):
+            found = 0
+            for request in requests[lo[t] : lo[t + 1]].tolist():
+                _, found = asking.asked(requests, len(requests), last, found, t + 1, request >> 1, request & 1)
+            before[t] = found - 1
+        return before
 
     def locks(self, requests: int) -> tuple[np.ndarray, np.ndarray]:
         """Tickets, and four locks: most rows share theirs."""
@@ -173,17 +183,18 @@ class Run:
     def lock_by_four(self) -> None:
         self.lock(claim=4)
 
-    def inflight(self, claim: int = 1) -> None:
-        """Four places: many rows of a claim share theirs."""
+    def inflight(self, claim: int = 1, places: int = 4) -> None:
+        """Four places: many rows of a claim share theirs, and of all transactions, too."""
         kernels, todo, (lo, asked) = load("inflight", self.jit), self.part["todo"], self.requests()
+        before = self.last_conflicts(lo, asked, places)
         done = self.zeros(load("claims", self.jit).count_claims(len(todo), claim, self.threads) * LINE)
         own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
         opened, waiting = np.full((self.threads, self.threads * OPEN), 77), np.full((self.threads, OPEN), 77)
-        arrays = todo, lo, asked, claim, done, own, opened, waiting
+        arrays = todo, lo, asked, before, claim, done, own, opened, waiting
         self.on_all(kernels.inflight_run, *self.call(direct), *arrays, self.code)
 
     def inflight_by_four(self) -> None:
-        self.inflight(claim=4)
+        self.inflight(claim=4, places=256)
 
     def pat(self, partitions: int = 3) -> None:
         kernels, todo, (lo, asked) = load("locks", self.jit), self.part["todo"], self.requests()
@@ -282,7 +293,9 @@ def order_of_inflight(rows: list[int], first_ends: int) -> list[int]:
         return 0
 
     own, opened, waiting = (np.zeros((1, words), np.int64) for words in (64 * PLACE_WORDS, 2 * OPEN, OPEN))
-    arrays = np.arange(count + 1), np.array(rows) << 1 | 1, 4, done, own, opened, waiting, np.zeros(count, np.int64)
+    before = np.array([max((b for b in range(t) if rows[b] == rows[t]), default=-1) for t in range(count)])
+    requests = np.arange(count + 1), np.array(rows) << 1 | 1, before
+    arrays = *requests, 4, done, own, opened, waiting, np.zeros(count, np.int64)
     kernels.inflight_run(note, None, np.arange(count), *arrays, control, clock, 0)
     return order
 

@@ -101,7 +101,7 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
                 chosen[strategy.label] += 1
             return strategy, "by lot"
 
-        def _learn_staged(self, staged: Any, ran: Any) -> None:
+        def _learn_staged(self, staged: Any, ran: Any, aborts: float) -> None:
             """There is no plan."""
 
     with pytest.MonkeyPatch.context() as patch:

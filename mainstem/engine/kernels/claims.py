@@ -9,14 +9,19 @@ from __future__ import annotations
 from .base import inlined, kernel
 
 CLAIM = 4
+CLAIM_FAR = 16  # where hardly any transaction conflicts with one that is so near that it may be running
 CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
 LAST_CLAIMS = 4  # per thread: their transactions are claimed one by one, so that threads end together
+NEAR_SHARE = 8  # one of so many transactions, at most, with a conflict that is near
 
 
 @kernel
-def choose_claim(transactions: int, threads: int) -> int:
-    """How many transactions to take at once."""
-    return CLAIM if transactions >= CLAIM * CLAIMS_PER_THREAD * threads else 1
+def choose_claim(transactions: int, threads: int, near: int) -> int:
+    """How many transactions to take at once; `near` of them conflict with one that may be running then."""
+    claim = CLAIM_FAR if near * NEAR_SHARE <= transactions else CLAIM
+    while claim > 1 and transactions < claim * CLAIMS_PER_THREAD * threads:
+        claim //= 2
+    return claim
 
 
 @inlined

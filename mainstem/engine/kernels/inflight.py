@@ -2,12 +2,13 @@
 it conflicts with. No locks: what has ended needs none, and what is open at the moment is a few claims per thread.
 
 Threads claim transactions in event order, `claim` at a time (`control[NEXT]`), so every transaction before a claim has
-ended or belongs to a claim that is *open*: not done. Which rows a claim asks for is known before it runs
-(`engine/requests.py`): the one that comes later compares its own with those of all open ones. Where it meets none in a
-row that either may write, it runs. Else its transactions are compared one by one: each runs when it conflicts with none
-before it that has not ended. What has to wait stays open, and its thread goes on with other claims meanwhile, looking
-at it again after each of them. The earliest transaction that has not ended waits for nothing, and its thread comes back
-to it, so nothing can deadlock.
+ended or belongs to a claim that is *open*: not done. Which rows a transaction asks for is known before it runs
+(`engine/requests.py`), and so is the last one before it that it may conflict with (`before`). A claim whose
+transactions have theirs before all open claims runs at once, as most do. Others compare their rows with those of the
+open claims; where they meet none in a row that either may write, they run, too. Else transactions are compared one by
+one: each runs when it conflicts with none before it that has not ended. What has to wait stays open, and its thread
+goes on with other claims meanwhile, looking at it again after each of them. The earliest transaction that has not ended
+waits for nothing, and its thread comes back to it, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
 ascending order; `code[t]` becomes the abort code of transaction t.
@@ -38,8 +39,6 @@ def note_rows(
     places = own.shape[1] // PLACE_WORDS
     for i in range(lo, hi):
         for k in range(request_lo[todo[i]], request_lo[todo[i] + 1]):
-            if request[k] < 0:
-                continue
             row, at = request[k] >> 1, (request[k] >> 1 & (places - 1)) * PLACE_WORDS
             if own[w, at + CLAIMED] >> 1 != mark:
                 own[w, at + CLAIMED], own[w, at + ROW] = mark << 1 | request[k] & 1, row
@@ -57,12 +56,20 @@ def meets(
     places = own.shape[1] // PLACE_WORDS
     for i in range(lo, hi):
         for k in range(request_lo[todo[i]], request_lo[todo[i] + 1]):
-            if request[k] < 0:
-                continue
             row, at = request[k] >> 1, (request[k] >> 1 & (places - 1)) * PLACE_WORDS
             noted = own[w, at + CLAIMED]
             if noted >> 1 == mark and (noted | request[k]) & 1 == 1 and own[w, at + ROW] in (row, ANY):
                 return True
+    return False
+
+
+@inlined
+def is_near(todo: np.ndarray, lo: int, hi: int, before: np.ndarray, first_open: int) -> bool:
+    """Whether some of the transactions may conflict with one before them that has not ended: all those have that come
+    before the one at `first_open`."""
+    for i in range(lo, hi):
+        if before[todo[i]] >= todo[first_open]:
+            return True
     return False
 
 
@@ -91,18 +98,18 @@ def meets_any(
 
 @inlined
 def list_open(
-    count: int, before: int, number: int, claim: int, many: int, done: np.ndarray, opened: np.ndarray, w: int
+    count: int, mine: int, number: int, claim: int, many: int, done: np.ndarray, opened: np.ndarray, w: int
 ) -> int:
     """Lists the claims before claim `number` that are not done, ascending, in `opened[w]`; gives how many.
 
-    `before` is the last claim of this thread; of those up to it, the first `count` are listed already.
+    `mine` is the last claim of this thread; of those up to it, the first `count` are listed already.
     """
     kept = 0
     for r in range(count):
         if is_open(opened[w, r], claim, many, done):
             opened[w, kept] = opened[w, r]
             kept += 1
-    for other in range(before + 1, number):
+    for other in range(mine + 1, number):
         if is_open(other, claim, many, done):
             opened[w, kept] = other
             kept += 1
@@ -130,6 +137,7 @@ def may_run(
     todo: np.ndarray,
     request_lo: np.ndarray,
     request: np.ndarray,
+    before: np.ndarray,
     done: np.ndarray,
     own: np.ndarray,
     opened: np.ndarray,
@@ -139,6 +147,8 @@ def may_run(
 
     Of its claim, `number`, those in `ended` have.
     """
+    if not is_near(todo, i, i + 1, before, begin_of(opened[w, 0], claim, many)):
+        return True
     mark, first = todo.shape[0] + i + 1, begin_of(number, claim, many)
     note_rows(todo, i, i + 1, request_lo, request, mark, own, w)
     r = 0
@@ -162,6 +172,7 @@ def run_waiting(
     todo: np.ndarray,
     request_lo: np.ndarray,
     request: np.ndarray,
+    before: np.ndarray,
     claim: int,
     many: int,
     done: np.ndarray,
@@ -182,7 +193,7 @@ def run_waiting(
         ended = atomic_load(done, number * LINE)
         for i in range(lo, hi):
             if ended >> (i - lo) & 1 == 0 and atomic_load(control, STOP * LINE) == 0:
-                if may_run(i, number, ended, claim, many, todo, request_lo, request, done, own, opened, w):
+                if may_run(i, number, ended, claim, many, todo, request_lo, request, before, done, own, opened, w):
                     start = ticks()
                     code[todo[i]] = invoke(direct, context, todo[i], w)
                     useful += ticks() - start
@@ -201,6 +212,7 @@ def inflight_run(
     todo: np.ndarray,
     request_lo: np.ndarray,
     request: np.ndarray,
+    before: np.ndarray,
     claim: int,
     done: np.ndarray,
     own: np.ndarray,
@@ -216,15 +228,15 @@ def inflight_run(
     the worker that are open; `opened` of OPEN words for each worker, for all that are.
     """
     count, many = todo.shape[0], claims_of_many(todo.shape[0], claim, clock.shape[0])
-    useful, sync, first, before, turn = 0, 0, ticks(), -1, 0
+    useful, sync, first, mine, turn = 0, 0, ticks(), -1, 0
     listed, waits, more = 0, 0, True
     while (more or waits > 0) and atomic_load(control, STOP * LINE) == 0:
         looked, worked = ticks(), 0
         if waits > 0:
-            listed = list_open(listed, before, before + 1, claim, many, done, opened, w)
+            listed = list_open(listed, mine, mine + 1, claim, many, done, opened, w)
             waits, worked = run_waiting(
-                direct, context, todo, request_lo, request, claim, many, done, own, opened, waiting, waits, code,
-                control, w,
+                direct, context, todo, request_lo, request, before, claim, many, done, own, opened, waiting, waits,
+                code, control, w,
             )  # fmt: skip
             useful += worked
         if more and waits < OPEN:
@@ -233,9 +245,13 @@ def inflight_run(
             more = lo < count
             if not more:
                 continue
-            listed = list_open(listed, before, number, claim, many, done, opened, w)
-            before = number
-            if listed > 0 and meets_any(number, listed, claim, many, todo, request_lo, request, own, opened, w):
+            listed = list_open(listed, mine, number, claim, many, done, opened, w)
+            mine = number
+            if (
+                listed > 0
+                and is_near(todo, lo, hi, before, begin_of(opened[w, 0], claim, many))
+                and meets_any(number, listed, claim, many, todo, request_lo, request, own, opened, w)
+            ):
                 opened[w, listed], waiting[w, waits] = number, number
                 listed += 1
                 waits += 1

@@ -95,32 +95,6 @@ def place_listed(
 
 
 @kernel
-def request_static(
-    start: int, txns: Any, k: int, rows: Any, offset: int, writes: int, request_lo: Any, request: Any
-) -> None:
-    """What transactions ask locks for (`engine/requests.py`), at a site with one key."""
-    for j in range(len(txns)):
-        if txns[j] >= start:
-            row = rows[j]
-            request[request_lo[txns[j]] + k] = (offset + row) << 1 | writes if row >= 0 else -1
-
-
-@kernel
-def request_listed(
-    start: int, txns: Any, ends: Any, rows: Any, sites: Any, offset: int, site_writes: Any, request_at: Any,
-    request: Any,
-) -> None:  # fmt: skip
-    """The same where keys vary in loops."""
-    for j in range(len(txns)):
-        t = txns[j]
-        if t >= start:
-            at, first = request_at[t], ends[j - 1] if j > 0 else 0
-            for q in range(first, ends[j]):
-                request[at + q - first] = (offset + rows[q]) << 1 | site_writes[sites[q]]
-            request_at[t] = at + ends[j] - first
-
-
-@kernel
 def link(
     inst_lo: Any, inst_row: Any, inst_write: Any, inst_site: Any, inst_turn: Any, inst_op: Any,
     mark: int, seen: Any, known: Any, table_lo: Any,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from .base import atomic_add, atomic_load, atomic_store, inlined, invoke, kernel, prefetch, ticks
-from .claims import CLAIM, begin_of, choose_claim, claims_of_many
+from .claims import CLAIM, CLAIMS_PER_THREAD, begin_of, claims_of_many
 from .control import COUNTER, LINE, LOCK, NEXT, STOP, SYNC, USEFUL
 from .waiting import wait_until
 
@@ -68,7 +68,7 @@ def nolock_run(
 def choose_lock_claim(todo: np.ndarray, request_lo: np.ndarray, request: np.ndarray, threads: int) -> int:
     """How many transactions a thread takes at once: one where conflicts are so near that threads would wait."""
     count, window = todo.shape[0], CLAIM * threads
-    if choose_claim(count, threads) == 1:
+    if count < CLAIM * CLAIMS_PER_THREAD * threads:
         return 1
     near, seen = 0, 0
     for i in range(window, count, max(1, count // SAMPLES)):
@@ -82,7 +82,7 @@ def meets_writer(todo: np.ndarray, i: int, window: int, request_lo: np.ndarray, 
     """Whether a row of transaction `todo[i]` may be written by one of those just before it."""
     for before in range(i - window, i):
         for k in range(request_lo[todo[before]], request_lo[todo[before] + 1]):
-            if request[k] >= 0 and request[k] & 1 == 1:
+            if request[k] & 1 == 1:
                 for own in range(request_lo[todo[i]], request_lo[todo[i] + 1]):
                     if request[own] >> 1 == request[k] >> 1:
                         return True
@@ -99,20 +99,17 @@ def place(request: int, lock: np.ndarray) -> int:
 def call_locks(t: int, request_lo: np.ndarray, request: np.ndarray, lock: np.ndarray) -> None:
     """The locks of a transaction come from memory all at once."""
     for k in range(request_lo[t], request_lo[t + 1]):
-        if request[k] >= 0:
-            prefetch(lock, place(request[k], lock))
+        prefetch(lock, place(request[k], lock))
 
 
 @inlined
 def insert_locks(t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np.ndarray, lock: np.ndarray) -> None:
     """Needs no atomic operation: only one thread at a time may insert into a lock; the counter of turns hands it on.
 
-    The ticket of a request that needs no lock, or not once more, is -1.
+    The ticket of a request that needs no lock once more is -1.
     """
     for k in range(request_lo[t], request_lo[t + 1]):
         ticket[k] = -1
-        if request[k] < 0:
-            continue
         at, writes = place(request[k], lock), request[k] & 1
         if lock[at + HOLDER] != t + 1:
             ticket[k] = lock[at + INSERTED]
@@ -229,8 +226,6 @@ def pat_prepare(
         part_lo[i] = entry
         t = todo[i]
         for k in range(request_lo[t], request_lo[t + 1]):
-            if request[k] < 0:
-                continue
             p = (request[k] >> 1 & (words // LOCK_WORDS - 1)) % partitions
             if part_seen[p] != i:
                 part_seen[p] = i

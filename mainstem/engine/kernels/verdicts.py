@@ -22,7 +22,8 @@ def verdicts(todo: Any, t_lo: Any, v_code: Any, code: Any, unsure: Any) -> int:
         if found >= IMPRECISE:
             unsure[count] = todo[i]
             count += 1
-        code[todo[i]] = found
+        else:
+            code[todo[i]] = found
     return count
 
 
@@ -35,12 +36,17 @@ def repeat(versioned: Any, context: Any, todo: Any, v_code: Any, code: Any) -> N
 
 
 @kernel
-def hand_over(first: int, code: Any, shown: Any, ret: Any) -> None:
-    """Shows the codes of the transactions from `first` on; one that aborted has returned nothing."""
+def clear_returns(first: int, code: Any, ret: Any) -> None:
+    """Of the transactions from `first` on: some part may have returned before another one aborted."""
     for t in range(first, len(code)):
-        shown[t] = code[t]
         if code[t] != 0:
             ret[t] = 0
+
+
+@kernel
+def call(function: Any, context: Any, item: int, worker: int) -> int:
+    """Calls generated code, without Python's lock."""
+    return invoke(function, context, item, worker)
 
 
 @kernel

@@ -67,9 +67,8 @@ def _power_of_two(least: int) -> int:
 def run_inflight(work: Work, team: Crew) -> None:
     """Every transaction waits for those still running that it conflicts with."""
     bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
-    count = len(work.todo)
-    claims = load("claims", work.jit)
-    claim = claims.choose_claim(count, team.threads)
+    count, claims = len(work.todo), load("claims", work.jit)
+    claim = claims.choose_claim(count, team.threads, requests.near)
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
     opened = work.room("opened", team.threads**2 * OPEN).reshape(team.threads, -1)
@@ -77,8 +76,8 @@ def run_inflight(work: Work, team: Crew) -> None:
     done = work.zeros("done", claims.count_claims(count, claim, team.threads) * LINE)
     team.run(
         lambda w: kernels.inflight_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, claim, done, own, opened, waiting,
-            work.code, work.control, work.clock, w,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, requests.before, claim, done, own,
+            opened, waiting, work.code, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip
