@@ -22,7 +22,7 @@ class Bound:
 
 
 class EntryPoint:
-    """`direct` or `versioned` of one program, compiled or plain."""
+    """`asks`, `direct` or `versioned` of one program, compiled or plain."""
 
     def __init__(self, name: str, entry: Entry, jit: bool) -> None:
         self.name, self.entry, self.jit = name, entry, jit
@@ -32,7 +32,7 @@ class EntryPoint:
 
     @property
     def function(self) -> Any:
-        """Compiled on first use: most runs need only one of the two, many none."""
+        """Compiled on first use: most runs do not need all of them, many none."""
         if self._function is None:
             if self.jit:
                 with compiling(self.entry.source):

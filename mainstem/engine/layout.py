@@ -174,9 +174,7 @@ class Layout:
     def requests(self, numbered: Numbered) -> Requests:
         """What the transactions of a batch ask for whose keys all have rows."""
         self._number_rows()
-        found = self._asking.list(
-            numbered.arrays, len(numbered), numbered.scratch, self._table_lo, numbered.start
-        )  # fmt: skip
+        found = self._asking.list(numbered.arrays, len(numbered), numbered.scratch, self._table_lo, numbered.start)
         assert found is not None, "keys were listed before"
         return found
 

@@ -50,7 +50,7 @@ class Operations:
 
     def build(self, batch: EventBatch, before_new: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """All that the serial kernel needs, most of the time: keys that vary in loops it looks up by itself, and asks
-        for `list_keys` where one is new. Other strategies need that from the start.
+        for `list_keys` where one is new. So do batches of strategies that need no operations; others have all listed.
 
         `before_new` is called before tables and their indices change: others may be reading them until then.
         """

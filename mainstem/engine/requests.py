@@ -19,6 +19,7 @@ from mainstem.lang import Program
 from mainstem.lang.ask_source import BASE, FOUND, MOST, NEAR
 from mainstem.lang.asked import PLACE_WORDS
 
+_EACH = 4  # requests of a transaction for which there is room at first
 _SPARE = 1.25  # batches need a little more or less from one to the next
 PLACES_MOST = 1 << 14  # for who asked for rows last; a quarter of a megabyte
 
@@ -48,7 +49,7 @@ class Asking:
         self._entry = EntryPoint("asks", program.asks, jit)
         self._call = load("verdicts", jit).call
         self._tables = len(program.tables)
-        self._each = 4.0  # requests per transaction, at most so far
+        self._room = 0  # as many requests as a batch had that did not fit, and some more
         self._last, self._stamp = np.zeros(0, np.int64), 0
 
     def list(
@@ -60,7 +61,7 @@ class Asking:
         own = dict(arrays, last=self._last, row_lo=row_lo)
         count = self._ask(own, transactions, scratch, start)
         if count > len(own["request"]):
-            self._each = _SPARE * count / transactions
+            self._room = int(_SPARE * count)
             self._ask(own, transactions, scratch, start)
         facts = own["facts"]
         if facts[FOUND] < 0:
@@ -80,7 +81,7 @@ class Asking:
         for name in ("fn", "ev", "before"):
             own[name] = scratch.array(f"layout {name}", transactions, np.int64)
         own["request_lo"] = scratch.array("layout request_lo", transactions + 1, np.int64)
-        own["request"] = scratch.array("layout request", int(self._each * transactions), np.int64)
+        own["request"] = scratch.array("layout request", max(_EACH * transactions, self._room), np.int64)
         own["facts"] = facts = np.zeros(MOST + self._tables, np.int64)
         facts[BASE], self._stamp = self._stamp, self._stamp + transactions
         bound = self._entry.bind(own)

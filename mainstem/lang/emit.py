@@ -22,7 +22,7 @@ from mainstem.lang import ir
 from mainstem.schema import TableSchema, Type
 
 # What a transaction gives that met a key without a row, or more rows than it has room to save. In the serial kernel, it
-# runs once more after the key slices have; elsewhere these ran before, and no transaction gives this code.
+# runs once more after the key slices have; elsewhere these or `asks` ran before, and no transaction gives this code.
 INTERNAL = 65535
 
 

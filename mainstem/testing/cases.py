@@ -27,18 +27,18 @@ class Case:
     def run(self, *, objects: bool = False, chunks: int = 1, **options: Any) -> Outcome:
         """`app.run` from an empty state, on event objects or on Arrow tables of so many chunks."""
         events: Any = self.stream.objects(self.module) if objects else self.stream.tables(chunks)
-        with self._described(options):
+        with self.described(options):
             result = self.module.app.run(events, **options)
         return Outcome(result.outputs, dict(self.module.app.state))
 
     def check(self, expected: Outcome, **options: Any) -> None:
         """Run once more and compare with what was expected (the oracle's outcome)."""
         actual = self.run(**options)
-        with self._described(options):
+        with self.described(options):
             assert_same(expected, actual)
 
     @contextmanager
-    def _described(self, options: dict[str, Any]) -> Iterator[None]:
+    def described(self, options: dict[str, Any]) -> Iterator[None]:
         """Adds the case to whatever goes wrong."""
         try:
             yield

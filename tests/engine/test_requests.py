@@ -10,6 +10,7 @@ import pytest
 
 from mainstem import apps
 from mainstem.engine import make_executor
+from mainstem.engine.kernels import load
 from mainstem.engine.layout import Batch, Layout
 from mainstem.engine.requests import PLACES_MOST, Requests
 from mainstem.gate import EventBatch, open_events
@@ -103,6 +104,24 @@ def test_more_requests_than_ever_before_get_room() -> None:
     assert requests.count > 10 * operations.transactions
     assert requests.most == [40]  # of eight keys with four sources each
     assert executor.operations.room[0] >= 40
+
+
+def test_a_long_list_takes_no_room_of_other_batches() -> None:
+    """Nor does it count as what every transaction of a larger batch asks for."""
+    app = apps.load("grep_sum")
+    executor, long = batch_of(app, 1, length=900, writes=1.0)
+    _, requests, _ = asked_for(executor, long)
+    assert requests.count == 1 + 900 * 3
+    _, many = batch_of(app, 3_000)
+    asked_for(executor, many)
+    assert len(executor.operations.scratch.array("layout request", 4 * 3_000, np.int64).base) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("transactions", "near", "claim"), [(10_000, 0, 16), (10_000, 2_000, 4), (600, 0, 8), (600, 300, 4), (100, 0, 1)]
+)
+def test_claims_are_long_where_conflicts_are_far_and_batches_large(transactions: int, near: int, claim: int) -> None:
+    assert load("claims", True).choose_claim(transactions, 2, near) == claim
 
 
 def conflicts(places: int, *requests: tuple[int, int, int]) -> list[int]:

@@ -196,6 +196,9 @@ class Run:
     def inflight_by_four(self) -> None:
         self.inflight(claim=4, places=256)
 
+    def inflight_by_sixteen(self) -> None:
+        self.inflight(claim=16, places=256)
+
     def pat(self, partitions: int = 3) -> None:
         kernels, todo, (lo, asked) = load("locks", self.jit), self.part["todo"], self.requests()
         ticket, lock = self.locks(len(asked))
@@ -243,7 +246,7 @@ class Packing:
         kernels.pack(batch.todo, self.count, self.total, *out, *scratch, self.bin_weight, self.bin_lo, self.bin_txn)
 
 
-SAFE = ("lock", "lock_by_four", "inflight", "inflight_by_four", "pat", "mvlk", "components")
+SAFE = ("lock", "lock_by_four", "inflight", "inflight_by_four", "inflight_by_sixteen", "pat", "mvlk", "components")
 
 
 def check_equals_serial(strategy: str, batch: Batch, jit: bool, threads: int) -> None:
