@@ -9,7 +9,7 @@ predicted to be about as good as the best are tried on a batch or two; what they
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +45,8 @@ PARALLEL_UNCOMPILED = False  # tests turn it on
 REPLAN = 16  # batches after which the plan is made anew
 PLANNING_SHARE = 0.005  # of the time of batches, at most: plans for short ones last longer
 DOUBTS = 6  # batches in a row: after so many, other work than what is known is how this strategy makes it look
+# Learning from a batch takes some microseconds of Python: of short ones that run as planned, only each fourth is told.
+LEARN_EACH, LEARN_SECONDS = 4, 2e-3
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
@@ -72,6 +74,7 @@ class Plan:
     surprises: int = 0  # batches in a row that took much more or less than expected
     making: float = 0.0  # seconds that it took
     spent: float = 0.0  # seconds of its batches
+    reasons: dict[str, str] = field(default_factory=dict)  # by label, as they were when it was chosen first
 
     @cached_property
     def about(self) -> str:
@@ -261,6 +264,9 @@ class AutoExecutor(ParallelExecutor):
         if plan is None:
             return
         plan.spent += taken
+        as_planned = staged.strategy is plan.best and not plan.queue
+        if as_planned and taken < LEARN_SECONDS and plan.age % LEARN_EACH:
+            return
         self.memory.learn_aborts(aborts)
         if numbered is not None:
             operations = self._operations(staged.strategy, plan.properties, numbered)
@@ -349,9 +355,12 @@ class AutoExecutor(ParallelExecutor):
                 plan.best = best
 
     def _why(self, strategy: Strategy) -> str:
-        assert self._plan is not None
-        gain = self._expected(self._plan, SERIAL) / self._expected(self._plan, strategy)
-        return f"{gain:.2f} × serial expected; {self._plan.about}"
+        plan = self._plan
+        assert plan is not None
+        if strategy.label not in plan.reasons:
+            gain = self._expected(plan, SERIAL) / self._expected(plan, strategy)
+            plan.reasons[strategy.label] = f"{gain:.2f} × serial expected; {plan.about}"
+        return plan.reasons[strategy.label]
 
     def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         """Corrects the prediction of this strategy, and what is known about the program.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -312,3 +313,21 @@ def test_batches_that_reach_no_row_spoil_no_figures() -> None:
     (memory,) = auto._memories.values()
     assert memory.strategies and all(known.factor < 1e5 for known in memory.strategies.values()), memory
     assert memory.cost is not None and memory.cost < 1e-3  # of one transaction, not of a batch
+
+
+@pytest.mark.parametrize(("seconds", "queue", "learned"), [(1e-3, 0, 2), (1e-3, 1, 8), (5e-3, 0, 8)])
+def test_of_short_batches_that_run_as_planned_each_fourth_is_learned_from(
+    seconds: float, queue: int, learned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = planned(monkeypatch)
+    plan = executor._plan
+    assert plan is not None
+    plan.queue = [Strategy("lock")] * queue
+    told: list[float] = []
+    monkeypatch.setattr(executor.memory, "learn_aborts", told.append)
+    arrays = {"code": np.zeros(10, np.int16)}
+    staged: Any = SimpleNamespace(work=None, arrays=arrays, seconds_threads=seconds, strategy=SERIAL)
+    for _ in range(8):
+        plan.age += 1
+        executor._learn_staged(staged, Ran("serial"), 0.5)
+    assert len(told) == learned and plan.spent == pytest.approx(8 * seconds)
