@@ -20,7 +20,7 @@ def check_levels(case: Case, expected: Outcome, found: Counter[str], turn: int, 
     app, events = case.module.app, case.stream.tables(1)
     for number, (level, protocol) in enumerate((level, protocol) for level in LEVELS for protocol in PROTOCOLS):
         how = {"threads": (1, 2, 4, 8)[(turn + number) % 4], "batch": (1_000, 1_000, 13)[turn % 3], **options}
-        with case._described({"isolation": level, "protocol": protocol, **how}):
+        with case.described({"isolation": level, "protocol": protocol, **how}):
             result = app.run(events, isolation=level, protocol=protocol, history=True, **how)
             outcome = Outcome(result.outputs, dict(app.state))
             report = check_history(result.history, level, aborted=level >= "PL3")
