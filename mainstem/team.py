@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,9 +26,6 @@ _WORKER = "mainstem-worker-"
 
 STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
-
-TAKEN_WORD = 0
-"""The word that counts what threads have taken to do: 0 until one of them is at work."""
 
 LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart
 
@@ -56,14 +53,14 @@ class _Run:
 class _Thread:
     """A sleeping thread; `start` wakes it for one run, `finish` waits for its end.
 
-    An interrupt may end `finish` anywhere, and it is called again then: so the counters decide, and `_finished` only
-    wakes.
+    Counters decide, locks only wake: an interrupt may end `finish` anywhere, and it is called again then. Who was woken
+    looks at the counters, and may find nothing new.
     """
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
         self._run: _Run | None = None
-        self._started, self._begun, self._ended = np.zeros((3, LINE), np.int64)
+        self._started, self._begun, self._ended, self._looking, self._awaited = np.zeros((5, LINE), np.int64)
         self._wake, self._finished = threading.Lock(), threading.Lock()
         self._wake.acquire()
         self._finished.acquire()
@@ -71,23 +68,22 @@ class _Thread:
         self._thread.start()
 
     def start(self, run: _Run | None) -> None:
-        """`None` ends the thread."""
+        """`None` ends the thread. Leaves Python's lock to it until it runs, or for some microseconds: a caller that
+        goes on in Python would keep it waiting for as long as that takes."""
         self._run = run
-        self._started[0] += 1
-        self._wake.release()
-
-    def let_begin(self) -> None:
-        """Leaves Python's lock to the thread until it runs, or for some microseconds: a caller that goes on in Python
-        would keep it waiting for as long as that takes."""
-        _wait_briefly()(self._begun, 0, int(self._started[0]))
+        _signals().tell(self._started, int(self._started[0]) + 1, self._looking, self._begun)
+        _open(self._wake)
 
     def finish(self) -> None:
         """Returns at once when nothing is running."""
         started = int(self._started[0])
         if self._ended[0] < started:
-            _wait_briefly()(self._ended, 0, started)
+            _signals().wait_briefly(self._ended, 0, started)
         while self._ended[0] < started:
+            self._awaited[0] = 1
+            _open(self._wake)  # an interrupt may have come before
             self._finished.acquire()
+        self._awaited[0] = 0
 
     def end(self) -> None:
         self.finish()
@@ -100,18 +96,25 @@ class _Thread:
             os.sched_setaffinity(self._thread.native_id or 0, cores)
 
     def _loop(self) -> None:
+        runs = 0
         while True:
-            _wait_briefly()(self._started, 0, int(self._ended[0]) + 1)
-            self._wake.acquire()
-            self._begun[0] += 1
+            _signals().look_out(self._ended, runs, self._awaited, self._looking, self._started)
+            _open(self._finished)
+            while self._started[0] == runs:
+                self._wake.acquire()
+            runs += 1
+            self._begun[0] = runs
             run, self._run = self._run, None
             if run is None:
                 return
             run.work(self._worker)
             run = None  # a sleeping thread must not keep the batch's arrays alive
-            self._ended[0] += 1
-            if self._finished.locked():  # else nobody has waited since the last release
-                self._finished.release()
+
+
+def _open(lock: threading.Lock) -> None:
+    """Lets who sleeps on it go on, or who is about to. Only one thread opens a lock, and only one other closes it."""
+    if lock.locked():
+        lock.release()
 
 
 class Team:
@@ -162,10 +165,6 @@ class Team:
             self._get_ready()
             for thread in self._others[:most]:
                 thread.start(run)
-            if run.control is not None:
-                _wait_briefly()(run.control, TAKEN_WORD, 1)
-            else:
-                self._others[0].let_begin()
 
     def _await(self, run: _Run) -> None:
         """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
@@ -348,11 +347,26 @@ def _core() -> int:
     return _core_function()()
 
 
-@functools.cache
-def _wait_briefly() -> Callable[[np.ndarray, int, int], None]:
-    """Waits without Python's lock, so only when kernels are compiled."""
-    if not JIT_ENABLED:
-        return lambda counters, index, value: None
-    from mainstem.waiting import wait_briefly
+class _InPython:
+    """Signals where kernels are not compiled: numbers are raised, and nobody waits for them here."""
 
-    return wait_briefly
+    @staticmethod
+    def wait_briefly(counters: np.ndarray, index: int, value: int) -> None:
+        pass
+
+    @staticmethod
+    def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray) -> None:
+        started[0] = value
+
+    @staticmethod
+    def look_out(ended: np.ndarray, value: int, awaited: np.ndarray, looking: np.ndarray, started: np.ndarray) -> None:
+        ended[0] = value
+
+
+@functools.cache
+def _signals() -> Any:
+    if not JIT_ENABLED:
+        return _InPython
+    from mainstem import waiting
+
+    return waiting

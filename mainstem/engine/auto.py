@@ -56,6 +56,7 @@ CANDIDATES = 3  # tried per plan, at most
 TRIES_FIRST, TRIES_SHARE = 12, 0.1
 HOPELESS = 0.12  # so much slower than the best: one try is enough
 RIVAL_PLANS = 4  # the best of the others is tried again after so many plans
+CHANCE_PLANS = 2  # the same for one that should be far ahead, and was not
 GAIN = 0.01  # what a change of strategy must promise
 GAIN_UNSEEN = 0.08  # the same when that strategy has not run in such batches
 
@@ -318,7 +319,19 @@ class AutoExecutor(ParallelExecutor):
         if new:
             return [s for s in new for _ in range(self._tries_left(s))]
         rivals = [s for s in close if s is not plan.best][:1]
-        return [s for s in rivals if self.memory.plans_since(s.label) >= RIVAL_PLANS]
+        due = [s for s in rivals if self.memory.plans_since(s.label) >= RIVAL_PLANS]
+        return due or self._fallen(plan)
+
+    def _fallen(self, plan: Plan) -> list[Strategy]:
+        """The one that the model likes best, from time to time, if it promises much more than what runs now: it may
+        have run while the machine was busy, and would hardly ever be seen again."""
+        first = min(SAFE, key=lambda s: plan.seconds[s.label])
+        due = self.memory.plans_since(first.label) >= CHANCE_PLANS
+        return [first] if due and self._promises_more(plan, first) else []
+
+    def _promises_more(self, plan: Plan, strategy: Strategy) -> bool:
+        """Whether the model alone, without what was seen, would have it far ahead."""
+        return plan.seconds[strategy.label] < self._expected(plan, plan.best) * (1 - HOPELESS)
 
     def _good_enough(self, plan: Plan) -> bool:
         """Whether the best one has run and comes close to what none can beat: looking on would not pay."""
@@ -378,8 +391,10 @@ class AutoExecutor(ParallelExecutor):
         if strategy is not plan.best or self._expected(plan, strategy) > plan.compared * (1 + GAIN):
             self._prefer_best(plan)
             plan.compared = self._expected(plan, plan.best)
-        if plan.queue and self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
+        if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
             plan.queue = [s for s in plan.queue if s is not strategy]
+            if self.memory.tries(label) < TRIES and self._promises_more(plan, strategy):
+                plan.queue.append(strategy)  # a single batch: that may have been the machine
 
     def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         batch, label = plan.properties, strategy.label

@@ -232,6 +232,36 @@ def test_what_is_much_slower_is_tried_once_and_what_never_ran_is_not_taken_for_t
     assert plan.best in (Strategy("lock"), slow)
 
 
+def test_one_slow_batch_is_not_the_end_of_a_strategy_that_should_be_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor, lock = planned(monkeypatch), Strategy("lock")
+    plan = executor._plan
+    assert plan is not None
+    plan.best = lock
+    plan.seconds["lock"] /= 2
+    learn(executor, lock, 3.0)
+    assert plan.best is SERIAL and plan.queue == [lock] and not executor._stays_serial()
+    learn(executor, plan.queue.pop(), 0.6)
+    assert plan.best == lock and plan.queue == []
+    learn(executor, Strategy("pat"), 3.0)  # the model expected nothing of it
+    assert plan.queue == []
+
+
+def test_a_strategy_that_fell_behind_the_serial_run_gets_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor, lock = planned(monkeypatch), Strategy("lock")
+    plan = executor._plan
+    assert plan is not None
+    plan.seconds["lock"] /= 2
+    for strategy in SAFE:
+        for _ in range(2):
+            learn(executor, strategy, 3.0)
+    assert plan.best is SERIAL and plan.queue == []
+    tried = []
+    for _ in range(auto.CHANCE_PLANS):
+        executor.memory.begin_plan(plan.properties)
+        tried += executor._to_try(plan, [SERIAL, *SAFE])
+    assert tried == [lock]
+
+
 def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.MonkeyPatch) -> None:
     executor, graph = planned(monkeypatch), Strategy("tpg", explore="ns")
     assert executor._plan is not None

@@ -118,7 +118,7 @@ def test_a_long_list_takes_no_room_of_other_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transactions", "near", "claim"), [(10_000, 0, 16), (10_000, 2_000, 4), (600, 0, 8), (600, 300, 4), (100, 0, 1)]
+    ("transactions", "near", "claim"), [(10_000, 0, 32), (10_000, 2_000, 4), (600, 0, 8), (600, 300, 4), (100, 0, 1)]
 )
 def test_claims_are_long_where_conflicts_are_far_and_batches_large(transactions: int, near: int, claim: int) -> None:
     assert load("claims", True).choose_claim(transactions, 2, near) == claim

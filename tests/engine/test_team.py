@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mainstem import team as module
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
 from mainstem.engine.strategies.nested import run_at_once
 from mainstem.team import Errand, Team, default_threads, team
@@ -53,6 +55,45 @@ def test_threads_stay_between_runs_and_end_with_close(any_team: Team) -> None:
     alive = {thread.ident for thread in threading.enumerate()}
     assert runs[0] & alive == {threading.get_ident()}
     any_team.run(lambda w: None)  # starts new ones
+
+
+def test_threads_begin_and_end_at_any_moment(any_team: Team) -> None:
+    """Awake, about to sleep or asleep: none misses a run, and the caller misses no end."""
+    draw = random.Random(1)
+    pauses = [draw.choice((0.0, 2e-5, 1e-4, 3e-4)) for _ in range(any_team.threads * 600)]
+    seen = [0] * any_team.threads
+
+    def task(w: int) -> None:
+        time.sleep(pauses[w * 600 + seen[w]])
+        seen[w] += 1
+
+    for _ in range(300):
+        any_team.run(task)
+    for n in range(300, 600):
+        errand = any_team.together(task)
+        errand.start()
+        time.sleep(pauses[-n])
+        errand.join()
+    assert seen == [600] * any_team.threads
+
+
+def test_an_interrupt_before_a_thread_is_woken_leaves_nobody_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, interrupted = Team(2), list[bool]()
+    made.run(lambda w: None)
+    time.sleep(0.01)  # until it sleeps
+    wake, plain = made._others[0]._wake, module._open
+
+    def opened(lock: Any) -> None:
+        if lock is wake and not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        plain(lock)
+
+    monkeypatch.setattr(module, "_open", opened)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(lambda w: None)
+    made.run(lambda w: None)
+    made.close()
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])

@@ -9,9 +9,9 @@ from __future__ import annotations
 from .base import inlined, kernel
 
 CLAIM = 4
-CLAIM_FAR = 16  # where hardly any transaction conflicts with one that is so near that it may be running
+CLAIM_FAR = 32  # where hardly any transaction conflicts with one that is so near that it may be running
 CLAIMS_PER_THREAD = 32  # in the smallest batch for which it pays
-LAST_CLAIMS = 4  # per thread: their transactions are claimed one by one, so that threads end together
+LAST_CLAIMS = 2  # per thread: their transactions are claimed one by one, so that threads end together
 NEAR_SHARE = 8  # one of so many transactions, at most, with a conflict that is near
 
 

@@ -15,7 +15,7 @@ from mainstem.team import Crew
 
 PARTITIONS_PER_THREAD = 16  # enough that most transactions of different partitions do not meet
 LOCKS_MOST, LOCKS_LEAST = 1 << 14, 64  # half a megabyte; rows that share a lock only wait for each other
-PLACES_PER_REQUEST, PLACES_LEAST, PLACES_MOST = 16, 256, 1 << 13  # rows of one claim that share a place are as one
+PLACES_PER_REQUEST, PLACES_LEAST, PLACES_MOST = 16, 64, 1 << 13  # rows of one transaction that share a place are as one
 BINS_PER_THREAD = 8  # a thread that is slow, or whose bin is heavy, leaves the others to the rest
 
 
@@ -69,7 +69,7 @@ def run_inflight(work: Work, team: Crew) -> None:
     bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
     count, claims = len(work.todo), load("claims", work.jit)
     claim = claims.choose_claim(count, team.threads, requests.near)
-    places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * claim * requests.count // count)))
+    places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * requests.count // count)))
     own = work.zeros("own", team.threads * places * PLACE_WORDS).reshape(team.threads, -1)
     opened = work.room("opened", team.threads**2 * OPEN).reshape(team.threads, -1)
     waiting = work.room("waiting", team.threads * OPEN).reshape(team.threads, OPEN)
