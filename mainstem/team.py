@@ -68,11 +68,19 @@ class _Thread:
         self._thread.start()
 
     def start(self, run: _Run | None) -> None:
-        """`None` ends the thread. Leaves Python's lock to it until it runs, or for some microseconds: a caller that
-        goes on in Python would keep it waiting for as long as that takes."""
+        """`None` ends the thread. One that is awake has begun when this returns, or nearly always."""
         self._run = run
-        _signals().tell(self._started, int(self._started[0]) + 1, self._looking, self._begun)
+        signals, short = _signals(), run is not None and run.control is not None
+        settling = signals.SETTLING if short else signals.SETTLING_SERIAL
+        signals.tell(self._started, int(self._started[0]) + 1, self._looking, self._begun, settling)
         _open(self._wake)
+
+    def let_begin(self) -> None:
+        """Leaves Python's lock to the thread until it runs, or for some microseconds: a caller that goes on in Python
+        would keep it waiting for as long as that takes."""
+        started = int(self._started[0])
+        if self._begun[0] < started:
+            _signals().wait_briefly(self._begun, 0, started)
 
     def finish(self) -> None:
         """Returns at once when nothing is running."""
@@ -165,9 +173,11 @@ class Team:
             self._get_ready()
             for thread in self._others[:most]:
                 thread.start(run)
+            for thread in self._others[:1]:
+                thread.let_begin()
 
     def _await(self, run: _Run) -> None:
-        """Also when interrupts arrive meanwhile, as in `_finish`; returns at once when the run was never sent."""
+        """Also when interrupts arrive meanwhile, as in `_run_together`; returns at once when the run was never sent."""
         while True:
             try:
                 with self._entry:
@@ -184,11 +194,7 @@ class Team:
             run.work(0)
         except BaseException as error:
             run.fail(error)
-        self._finish(run)
-
-    def _finish(self, run: _Run) -> None:
-        """Also when an interrupt arrives meanwhile: nobody may go on with arrays that the caller has back."""
-        while True:
+        while True:  # also when an interrupt arrives meanwhile: nobody may go on with arrays that the caller has back
             try:
                 self._finish_all()
                 return
@@ -350,12 +356,14 @@ def _core() -> int:
 class _InPython:
     """Signals where kernels are not compiled: numbers are raised, and nobody waits for them here."""
 
+    SETTLING = SETTLING_SERIAL = 0
+
     @staticmethod
     def wait_briefly(counters: np.ndarray, index: int, value: int) -> None:
         pass
 
     @staticmethod
-    def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray) -> None:
+    def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray, settling: int) -> None:
         started[0] = value
 
     @staticmethod

@@ -14,7 +14,8 @@ from mainstem.jit import kernel
 # Turns of `rest`; from SPINS on each gives the core away, for about half a microsecond if nobody wants it.
 PATIENCE = SPINS + YIELDS
 PATIENCE_BETWEEN = SPINS + 4 * YIELDS  # of threads between two batches: the caller has to turn from one to the next
-SETTLING = 6
+# From the first line of a task to compiled code: kernels of strategies have few arguments, the serial one many.
+SETTLING, SETTLING_SERIAL = 6, 30
 
 
 @inlined
@@ -31,13 +32,13 @@ def wait_briefly(counters: np.ndarray, index: int, value: int) -> None:
 
 
 @kernel
-def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray) -> None:
+def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray, settling: int) -> None:
     """Raises `started[0]`. If its thread is looking out for that, returns when `begun[0]` is as high and the thread has
-    had the time to get from there to compiled code, or after some microseconds; else at once."""
+    had the time to get from there to compiled code, `settling` turns, or after some microseconds; else at once."""
     atomic_store(started, 0, value)
     if atomic_load(looking, 0) != 0:
         _wait(begun, 0, value, PATIENCE)
-        for turn in range(SETTLING):
+        for turn in range(settling):
             rest_at_work(SPINS + turn)
 
 

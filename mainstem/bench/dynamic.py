@@ -2,11 +2,13 @@
 
 The stream is that of `mainstem.apps.workloads.dynamic`: four phases, each in steps. All strategies run the same batches
 in turns, each with an executor of its own that was warmed up on one batch of each phase; the fastest run of each
-counts.
+counts. A run is given up when it has taken twice as long as the fastest one did for all of it: some strategies would
+take a hundred times as long in the last phase.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from mainstem.bench.engines import AUTO, NOLOCK, WAYS, Pass, Runner, Way, batche
 from mainstem.bench.measure import Ending, load_note
 from mainstem.engine import BatchStats
 from mainstem.gate import EventBatch
+
+GIVE_UP = 2.0  # times the seconds of the fastest run so far
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,20 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
     def rate(self, label: str) -> float:
-        """Events per second over the whole run."""
+        """Events per second over the whole run; at most so many where it was given up."""
         return self.events / self.fastest[label].watch.seconds
+
+    def is_whole(self, label: str) -> bool:
+        """Whether it was not given up."""
+        return self.covers(self.fastest[label])
+
+    def covers(self, done: Pass) -> bool:
+        return len(done.stats) > self.steps[-1].last
+
+    def step_rate(self, label: str, step: Step) -> float | None:
+        """Events per second of a step; None where the run was given up before its end."""
+        stats = self.fastest[label].stats
+        return step.rate(stats) if len(stats) > step.last else None
 
     @property
     def fixed(self) -> list[str]:
@@ -79,7 +95,8 @@ class Results:
 
     def perfect(self, step: Step) -> tuple[str, float]:
         """The best safe fixed strategy of one step, in the fastest run of each, and its seconds."""
-        taken = {label: sum(b.seconds for b in step.of(self.fastest[label].stats)) for label in self.fixed}
+        ran = [label for label in self.fixed if self.step_rate(label, step) is not None]
+        taken = {label: sum(b.seconds for b in step.of(self.fastest[label].stats)) for label in ran}
         best = min(taken, key=lambda label: taken[label])
         return best, taken[best]
 
@@ -127,9 +144,20 @@ def benchmark(options: Options, progress: Callable[[str], None] = lambda line: N
         runner.run(warming)
     for turn in range(1, options.repeats + 1):
         for label, runner in runners.items():
-            _note(results, label, runner.run(batches))
-            progress(f"[turn {turn} of {options.repeats}] {label}: {results.rate(label):,.0f} events/s")
+            if label not in results.fastest or results.is_whole(label):
+                limit = math.inf if label == AUTO else _limit(results)
+                _note(results, label, runner.run(batches, limit))
+                progress(f"[turn {turn} of {options.repeats}] {_line(results, label)}")
     return results
+
+
+def _limit(results: Results) -> float:
+    return GIVE_UP * min((done.watch.seconds for done in results.fastest.values()), default=math.inf)
+
+
+def _line(results: Results, label: str) -> str:
+    given_up = "" if results.is_whole(label) else f", given up after {results.fastest[label].watch.seconds:.0f} s"
+    return f"{label}: {results.rate(label):,.0f} events/s{given_up}"
 
 
 def _pieces(options: Options) -> Iterator[tuple[Step, list[EventBatch]]]:
@@ -143,7 +171,8 @@ def _pieces(options: Options) -> Iterator[tuple[Step, list[EventBatch]]]:
 
 
 def _note(results: Results, label: str, done: Pass) -> None:
-    results.endings.setdefault(label, set()).add(done.ending)
-    best = results.fastest.get(label)
-    if best is None or done.watch.seconds < best.watch.seconds:
+    whole, best = results.covers(done), results.fastest.get(label)
+    if whole:
+        results.endings.setdefault(label, set()).add(done.ending)
+    if best is None or (whole and done.watch.seconds < best.watch.seconds):
         results.fastest[label] = done

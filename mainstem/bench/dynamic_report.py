@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,15 @@ def _phase(results: Results, phase: int, title: str) -> Table:
     table.add_column("", no_wrap=True)
     for step in steps:
         table.add_column(", ".join(f"{_KNOBS[k]} {v:.2g}" for k, v in step.knobs.items()), justify="right")
-    for label, best in results.fastest.items():
-        table.add_row(label, *(short(step.rate(best.stats)) for step in steps))
+    for label in results.fastest:
+        table.add_row(label, *(_short(results.step_rate(label, step)) for step in steps))
     table.add_row("perfect choice", *(results.perfect(step)[0] for step in steps))
     table.add_row("auto chose", *("; ".join(step.choices(results.fastest[AUTO].stats)) for step in steps))
     return table
+
+
+def _short(rate: float | None) -> str:
+    return "given up" if rate is None else short(rate)
 
 
 def _bound(results: Results) -> float:
@@ -72,7 +77,11 @@ def _totals(results: Results) -> Table:
     for label, best in sorted(results.fastest.items(), key=lambda item: item[1].watch.seconds):
         faster = "" if label == AUTO else f"{results.rate(AUTO) / results.rate(label) - 1:+.1%}"
         state = best.ending.state + (" (unsafe)" if label == NOLOCK else "")
-        table.add_row(label, f"{best.watch.seconds:.2f}", short(results.rate(label)), faster, state)
+        if results.is_whole(label):
+            table.add_row(label, f"{best.watch.seconds:.2f}", short(results.rate(label)), faster, state)
+        else:
+            more = (f"> {best.watch.seconds:.2f}", f"< {short(results.rate(label))}", f"{faster} at least", "given up")
+            table.add_row(label, *more)
     seconds = results.events / results.perfect_rate
     faster = f"{results.rate(AUTO) / results.perfect_rate - 1:+.1%}"
     table.add_row("perfect chooser", f"{seconds:.2f}", short(results.perfect_rate), faster, "(a bound)")
@@ -89,7 +98,7 @@ def as_json(results: Results) -> dict[str, Any]:
                 "phase": step.phase,
                 "step": step.number,
                 **step.knobs,
-                "events_per_s": {label: step.rate(best.stats) for label, best in results.fastest.items()},
+                "events_per_s": {label: results.step_rate(label, step) for label in results.fastest},
                 "perfect_choice": results.perfect(step)[0],
                 "auto_chose": step.choices(results.fastest[AUTO].stats),
             }
@@ -101,6 +110,7 @@ def as_json(results: Results) -> dict[str, Any]:
                 "events_per_s": results.rate(label),
                 "state_digest": best.ending.state,
                 "outputs_digest": best.ending.outputs,
+                "given_up": not results.is_whole(label),
             }
             for label, best in results.fastest.items()
         },
@@ -122,7 +132,8 @@ def plot(results: Results, path: Path) -> None:
     from mainstem.bench.plot import Line, draw_phases
 
     def line(label: str, **look: Any) -> Line:
-        return Line(label, [step.rate(results.fastest[label].stats) for step in results.steps], **look)
+        rates = [results.step_rate(label, step) for step in results.steps]
+        return Line(label, [math.nan if rate is None else rate for rate in rates], **look)
 
     def color(label: str) -> str:
         return next((color for start, color in _COLORS.items() if label.startswith(start)), "tab:gray")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -116,14 +119,18 @@ class Runner:
             table.rows[: len(start)] = start
             table.rows[len(start) :] = table.default_row
 
-    def run(self, batches: Sequence[EventBatch]) -> Pass:
-        """Runs the batches from the start. What counts is the executor's time: keys, transactions, outputs."""
+    def run(self, batches: Sequence[EventBatch], limit: float = math.inf) -> Pass:
+        """Runs the batches from the start. What counts is the executor's time: keys, transactions, outputs. After
+        `limit` seconds of it the rest is left out."""
         self.reset()
         stats, outputs = [], []
-        with stopwatch() as watch:
-            for result in self.executor.run_all(batches):
+        with stopwatch() as watch, contextlib.closing(self.executor.run_all(batches)) as results:  # type: ignore[type-var]
+            end = time.perf_counter() + limit
+            for result in results:
                 stats.append(result.stats)
                 outputs.append(result.outputs)
+                if time.perf_counter() > end:
+                    break
         self.last = stats
         return Pass(watch, stats, Ending(self.digest(), digest({"outputs": pa.Table.from_batches(outputs)})))
 

@@ -21,7 +21,7 @@ APPS = {"GS": "grep_sum", "SL": "ledger_work", "OB": "bidding", "TP": "toll"}
 """Short names, as in the papers, of the apps."""
 
 BATCHES_MIN = 2  # in a run: `auto` decides for each
-EVENTS_MAX = 102_400  # in a run, unless a batch is larger: strategies that cost 5 µs per event must end, too
+EVENTS_MAX = 256_000  # in a run, unless a batch is larger: strategies that cost 5 µs per event must end, too
 BASE_US = 0.3  # roughly what an event costs without any work
 
 _WRITES: Mapping[str, Callable[[Point], float]] = {

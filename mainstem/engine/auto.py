@@ -23,9 +23,10 @@ from mainstem.engine.kernels.control import OWN
 from mainstem.engine.layout import Batch, Numbered
 from mainstem.engine.model import Costs, Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
+from mainstem.engine.overlap import Overlap
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.pipeline import Staged
-from mainstem.engine.result import Ran
+from mainstem.engine.result import BatchStats, Ran
 from mainstem.engine.strategies import overlaps, uses_operations, uses_versions
 from mainstem.engine.strategies.whole import find_components
 from mainstem.lang import Program
@@ -50,14 +51,14 @@ LEARN_EACH, LEARN_SECONDS = 4, 2e-3
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
-GOOD_ENOUGH = 0.06  # above what no strategy can beat: trying others costs more batches than it could win
+GOOD_ENOUGH = 0.03  # above what no strategy can beat: trying others costs more batches than it could win
 CANDIDATES = 3  # tried per plan, at most
 # Batches that tries may take: at the start, and of all others. More only where the plan looks hopeless.
 TRIES_FIRST, TRIES_SHARE = 12, 0.1
-HOPELESS = 0.12  # so much slower than the best: one try is enough
+HOPELESS = 0.12  # so much slower than the best: one try is enough, unless the model has it so much faster
 RIVAL_PLANS = 4  # the best of the others is tried again after so many plans
-CHANCE_PLANS = 2  # the same for one that should be far ahead, and was not
 GAIN = 0.01  # what a change of strategy must promise
+GAIN_AGAINST = 0.03  # the same where the model has it behind
 GAIN_UNSEEN = 0.08  # the same when that strategy has not run in such batches
 
 
@@ -101,6 +102,7 @@ class AutoExecutor(ParallelExecutor):
         self._warm: set[str] = set()  # strategies that have run here
         self._doubts: dict[str, int] = {}  # by label: batches in a row of other work than what is known
         self._inflation: float | None = None  # time inside functions that run on versions, against `cost`
+        self._overlap = Overlap()
         self._costs: Costs | None = None
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
@@ -249,10 +251,14 @@ class AutoExecutor(ParallelExecutor):
         why = self._why_serial(count)
         if why is None and self._stays_serial():
             why = self._why(SERIAL)
-        if why is None:
+        if why is None or not self._overlap.next():
             return None
         self._batches += 1
         return SERIAL, why
+
+    def note_lap(self, stats: BatchStats, overlapped: bool, seconds: float) -> None:
+        if stats.engine == SERIAL.label:
+            self._overlap.learn(overlapped, seconds, stats.transactions)
 
     def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
         numbered = None if staged.work is None else staged.work.numbered
@@ -301,7 +307,7 @@ class AutoExecutor(ParallelExecutor):
         least = max(1 / self._at_once, found.path_parts) * found.work + self._least_own(found.operations)
         plan = Plan(SERIAL, found, seconds, least / found.operations, [])
         ranked = sorted(predicted, key=lambda s: self._expected(plan, s))
-        plan.best = ranked[0] if self._plan is None else self._plan.best
+        plan.best = self._first(plan, ranked[0]) if self._plan is None else self._plan.best
         self._prefer_best(plan)
         plan.queue = self._to_try(plan, ranked)
         return plan
@@ -319,15 +325,7 @@ class AutoExecutor(ParallelExecutor):
         if new:
             return [s for s in new for _ in range(self._tries_left(s))]
         rivals = [s for s in close if s is not plan.best][:1]
-        due = [s for s in rivals if self.memory.plans_since(s.label) >= RIVAL_PLANS]
-        return due or self._fallen(plan)
-
-    def _fallen(self, plan: Plan) -> list[Strategy]:
-        """The one that the model likes best, from time to time, if it promises much more than what runs now: it may
-        have run while the machine was busy, and would hardly ever be seen again."""
-        first = min(SAFE, key=lambda s: plan.seconds[s.label])
-        due = self.memory.plans_since(first.label) >= CHANCE_PLANS
-        return [first] if due and self._promises_more(plan, first) else []
+        return [s for s in rivals if self.memory.plans_since(s.label) >= RIVAL_PLANS]
 
     def _promises_more(self, plan: Plan, strategy: Strategy) -> bool:
         """Whether the model alone, without what was seen, would have it far ahead."""
@@ -364,8 +362,20 @@ class AutoExecutor(ParallelExecutor):
         for new in (False, True):
             others = [_BY_LABEL[label] for label in self.memory.known(tried=not new)]
             best = min((SERIAL, *others), key=lambda s: self._expected(plan, s))
-            if self._expected(plan, best) < self._expected(plan, plan.best) * (1 - (GAIN_UNSEEN if new else GAIN)):
+            if self._is_better(plan, best, plan.best, GAIN_UNSEEN if new else GAIN):
                 plan.best = best
+
+    def _first(self, plan: Plan, expected: Strategy) -> Strategy:
+        """What to begin with: what is expected to be the best after what was seen in other batches, or what the model
+        likes best."""
+        favourite = min((SERIAL, *SAFE), key=lambda s: plan.seconds[s.label])
+        return expected if self._is_better(plan, expected, favourite, GAIN) else favourite
+
+    def _is_better(self, plan: Plan, strategy: Strategy, than: Strategy, gain: float) -> bool:
+        """Whether it promises that much more; against the model's word it has to be a little more than noise."""
+        if plan.seconds[strategy.label] > plan.seconds[than.label]:
+            gain = max(gain, GAIN_AGAINST)
+        return self._expected(plan, strategy) < self._expected(plan, than) * (1 - gain)
 
     def _why(self, strategy: Strategy) -> str:
         plan = self._plan
@@ -387,13 +397,14 @@ class AutoExecutor(ParallelExecutor):
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
             return
+        tries = self.memory.tries(label)
         self._learn_factor(plan, strategy, ran, seconds, operations)
         if strategy is not plan.best or self._expected(plan, strategy) > plan.compared * (1 + GAIN):
             self._prefer_best(plan)
             plan.compared = self._expected(plan, plan.best)
         if self._expected(plan, strategy) > self._expected(plan, plan.best) * (1 + HOPELESS):
             plan.queue = [s for s in plan.queue if s is not strategy]
-            if self.memory.tries(label) < TRIES and self._promises_more(plan, strategy):
+            if tries < self.memory.tries(label) < TRIES and self._promises_more(plan, strategy):
                 plan.queue.append(strategy)  # a single batch: that may have been the machine
 
     def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:

@@ -18,7 +18,7 @@ from mainstem.engine.operations import Operations
 from mainstem.engine.options import SERIAL, Strategy
 from mainstem.engine.pipeline import Pipeline, Staged
 from mainstem.engine.record import Recorder
-from mainstem.engine.result import BatchResult, Breakdown, Ran, RawResult
+from mainstem.engine.result import BatchResult, BatchStats, Breakdown, Ran, RawResult
 from mainstem.engine.strategies import (
     overlaps,
     run_works,
@@ -190,6 +190,9 @@ class ParallelExecutor(Executor):
 
     def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
         """For executors that learn. `aborts`: their share."""
+
+    def note_lap(self, stats: BatchStats, overlapped: bool, seconds: float) -> None:
+        """For executors that learn: a batch of a pipeline made the run so many seconds longer."""
 
     def _execute(self, arrays: dict[str, Any], count: int) -> Ran:
         if count == 0:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mainstem.engine.operations import Operations
 from mainstem.engine.options import Strategy
-from mainstem.engine.result import BatchResult
+from mainstem.engine.result import BatchResult, BatchStats
 from mainstem.engine.work import Work
 from mainstem.gate import EventBatch
 from mainstem.team import Later, Together, is_worker, team
@@ -99,6 +99,10 @@ class Staging(Protocol):
         """The result of a batch that has run. Another one may be running."""
         ...
 
+    def note_lap(self, stats: BatchStats, overlapped: bool, seconds: float) -> None:
+        """A batch made the run so many seconds longer, not counting those of the source and of who takes results."""
+        ...
+
 
 class Pipeline:
     """Runs batches; results come in their order, and mostly while the batch after them is running."""
@@ -108,6 +112,7 @@ class Pipeline:
         self._running: Staged | None = None
         self._ended: Staged | None = None
         self._process = os.getpid()
+        self._lap_began = self._outside = 0.0  # when the last batch was over; seconds since then that are not ours
 
     @property
     def idle(self) -> bool:
@@ -116,10 +121,11 @@ class Pipeline:
 
     def run(self, batches: Iterable[EventBatch], first_seq: int) -> Iterator[BatchResult]:
         stream, seq = iter(batches), first_seq
+        self._lap_began = time.perf_counter()
         try:
             while True:
                 if self._ended is not None:
-                    yield self._conclude()
+                    yield from self._hand_over(self._conclude(), True)
                 batch, staged, failure = self._prepare_next(stream, seq)
                 self._finish()
                 if staged is not None and staged.operations.outgrown(staged.arrays):
@@ -128,12 +134,12 @@ class Pipeline:
                     self._start(staged)
                 else:
                     if self._ended is not None:
-                        yield self._conclude()
+                        yield from self._hand_over(self._conclude(), True)
                     if failure is not None:
                         raise failure
                     if batch is None:
                         return
-                    yield self._executor.run(batch, seq)
+                    yield from self._hand_over(self._executor.run(batch, seq), False)
                 assert batch is not None
                 seq += len(batch)
         except GeneratorExit:
@@ -147,12 +153,20 @@ class Pipeline:
                 self._running.stop(error)
             raise
 
+    def _hand_over(self, result: BatchResult, overlapped: bool) -> Iterator[BatchResult]:
+        now = time.perf_counter()
+        self._executor.note_lap(result.stats, overlapped, now - self._lap_began - self._outside)
+        yield result
+        self._lap_began, self._outside = now, time.perf_counter() - now
+
     def _prepare_next(
         self, stream: Iterator[EventBatch], seq: int
     ) -> tuple[EventBatch | None, Staged | None, Exception | None]:
         """The next batch, if any; staged, if it can be; and what went wrong: the batches before it come first."""
         try:
+            asked = time.perf_counter()
             batch = next(stream, None)
+            self._outside += time.perf_counter() - asked
             if batch is None:
                 return None, None, None
             return batch, self._executor.stage(batch, seq, self._finish), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from mainstem.bench import dynamic, dynamic_report, plot
@@ -74,6 +75,25 @@ def test_the_fastest_run_counts_but_all_runs_must_agree(results):
     dynamic._note(results, "lock", ran(*[("lock", 0.9)] * 6, state="other"))
     assert results.fastest["lock"].watch.seconds == 3.0
     assert results.disagreements == ["lock ended in other/, but serial in right/"]
+
+
+def test_a_run_that_was_given_up_has_taken_longer_than_it_shows(results, tmp_path):
+    dynamic._note(results, "pat", ran(*[("pat", 10.0)] * 3, state="half"))
+    assert [results.step_rate("pat", step) for step in results.steps] == [10.0, None, None]
+    assert not results.is_whole("pat") and results.fixed == ["serial", "lock", "pat"]
+    assert results.disagreements == []
+    with (tmp_path / "out.txt").open("w") as file:
+        dynamic_report.print_results(results, Console(file=file, width=200))
+    text = (tmp_path / "out.txt").read_text()
+    assert "> 30.00" in text and "+383.9% at least" in text and "given up" in text
+    assert dynamic_report.as_json(results)["totals"]["pat"]["given_up"]
+    dynamic_report.plot(results, tmp_path / "out.svg")
+    dynamic._note(results, "lock", ran(("lock", 1.0)))  # a second turn that was given up says nothing
+    assert results.is_whole("lock")
+
+
+def test_runs_are_given_up_after_twice_the_time_of_the_fastest(results):
+    assert dynamic._limit(results) == pytest.approx(dynamic.GIVE_UP * 0.6)
 
 
 def test_a_plot_may_be_a_vector_graphic(results, tmp_path):

@@ -44,3 +44,6 @@ def test_a_runner_starts_from_the_same_state_each_time():
     assert runner.run(batches[:1]).ending == right.run(batches[:1]).ending != first.ending
     expected = toll.app.run(events, initial=toll.initial(), engine="serial", jit=False, batch=100)
     assert second.ending.state == expected.digest
+    given_up = runner.run(batches, limit=0.0)
+    assert len(given_up.stats) == 1
+    assert runner.run(batches).ending == first.ending

@@ -15,7 +15,7 @@ import pytest
 import mainstem as ms
 from mainstem.apps import grep_sum, ledger
 from mainstem.engine import auto, calibrate
-from mainstem.engine.experience import LEARNING
+from mainstem.engine.experience import LEARNING, Known
 from mainstem.engine.model import Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.result import Breakdown, Ran
@@ -244,22 +244,15 @@ def test_one_slow_batch_is_not_the_end_of_a_strategy_that_should_be_far_ahead(mo
     assert plan.best == lock and plan.queue == []
     learn(executor, Strategy("pat"), 3.0)  # the model expected nothing of it
     assert plan.queue == []
-
-
-def test_a_strategy_that_fell_behind_the_serial_run_gets_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor, lock = planned(monkeypatch), Strategy("lock")
-    plan = executor._plan
-    assert plan is not None
-    plan.seconds["lock"] /= 2
-    for strategy in SAFE:
-        for _ in range(2):
-            learn(executor, strategy, 3.0)
-    assert plan.best is SERIAL and plan.queue == []
-    tried = []
-    for _ in range(auto.CHANCE_PLANS):
-        executor.memory.begin_plan(plan.properties)
-        tried += executor._to_try(plan, [SERIAL, *SAFE])
-    assert tried == [lock]
+    other = Strategy("components")
+    plan.seconds["components"] /= 2
+    executor.memory.strategies["components"] = Known(3.0)  # as it was in other batches
+    learn(executor, other, 3.0, dearer=8.0)  # other work than what is known: not even a try
+    assert executor.memory.tries("components") == 0 and plan.queue == []
+    learn(executor, other, 3.0)
+    assert plan.queue == [other]
+    learn(executor, plan.queue.pop(), 3.0)
+    assert executor.memory.tries("components") == 2 and plan.queue == []  # twice is enough
 
 
 def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,13 @@ _BATCHES = (1_000, 13, 1_000, 7, 1_000, 30)  # mostly all events at once: more o
 
 
 def strategy_case(seed: int, **knobs: Any) -> Case:
-    """Case number `seed`: 1 to 16 refs per function, half of them with loops over keys, one in four with odd values."""
+    """Program number `seed`, with its first stream."""
+    return next(strategy_cases(seed, 1, **knobs))
+
+
+def strategy_cases(seed: int, streams: int, **knobs: Any) -> Iterator[Case]:
+    """Program number `seed`: 1 to 16 refs per function, half of them with loops over keys, one in four with odd values.
+    With so many streams."""
     calm = seed % 4 != 3
     shape = {
         "refusals": _REFUSALS[seed % len(_REFUSALS)],
@@ -132,7 +138,9 @@ def strategy_case(seed: int, **knobs: Any) -> Case:
     name = f"strategies {seed}"
     source = generate_program(name, **{**shape, **knobs})
     values = {"extremes": 0.0, "nulls": 0.0} if calm else {}
-    return streamed(name, 0, source, load_program(source), n=_EVENTS[seed % len(_EVENTS)], **values)
+    module = load_program(source)
+    for stream in range(streams):
+        yield streamed(name, stream, source, module, n=_EVENTS[(seed + stream) % len(_EVENTS)], **values)
 
 
 def aborted_share(outcome: Outcome) -> float:
@@ -218,24 +226,28 @@ class Repeated:
             assert_same(self.expected, outcome)
 
 
-def check_uncompiled(names: Sequence[str], seeds: Iterable[int]) -> Coverage:
+def check_uncompiled(names: Sequence[str], seeds: Iterable[int], streams: int = 1) -> Coverage:
     """Every strategy on every case equals the oracle; threads and batches go round. Gives what it was made of."""
     coverage = Coverage()
     with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen):
         for seed in seeds:
-            case = strategy_case(seed)
-            if not case.module.app.program.compiled:
-                coverage.interpreted += 1
-                continue
-            repeated = Repeated(case)
-            coverage.note(case, repeated.expected)
-            for i, name in enumerate(names):
-                turn = seed + 5 * i
-                threads = THREADS[turn % len(THREADS)]
-                batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
-                options = options_of(name, case.module.app.program, seed)
-                repeated.check(jit=False, threads=threads, batch=batch, **options)
+            for stream, case in enumerate(strategy_cases(seed, streams)):
+                if case.module.app.program.compiled:
+                    _check_case(case, names, seed, stream, coverage)
+                else:
+                    coverage.interpreted += 1
     return coverage
+
+
+def _check_case(case: Case, names: Sequence[str], seed: int, stream: int, coverage: Coverage) -> None:
+    repeated = Repeated(case)
+    coverage.note(case, repeated.expected)
+    for i, name in enumerate(names):
+        turn = seed + 3 * stream + 5 * i
+        threads = THREADS[turn % len(THREADS)]
+        batch = _BATCHES[turn // 4 % len(_BATCHES)] if seed % 50 else 1
+        options = options_of(name, repeated.program, seed if stream == 0 else f"{seed} {stream}")
+        repeated.check(jit=False, threads=threads, batch=batch, **options)
 
 
 # Compiling costs about a second for a hundred lines of generated code, so compiled programs are of middle size. Their
