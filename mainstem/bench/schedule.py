@@ -33,6 +33,7 @@ HOPELESS = 5.0  # times slower than the best
 CLOSE = 1.15  # times slower than the best, at most, gets into the finals
 FINALISTS = 5
 FINAL_SECONDS, TURNS_MOST = 0.5, 64  # of finals and rematch: turns until so long has passed, if runs are short
+REMATCH = 3  # times as many turns as in the finals: who uses both cores needs more of them to be left alone for once
 SETTLE_BATCHES = 32  # at most, for `auto` to get used to a point
 
 # What the project promises on two threads.
@@ -208,7 +209,7 @@ def measure(point: Point, options: Options) -> Measured:
     figures = {label: _joined(heats.get(label) or trial[label], finals.get(label)) for label in runners}
     best = _fastest(figures)
     again = [label for label in runners if label in (best, SERIAL, AUTO) or (label == NOLOCK and label in heats)]
-    rematch = _stage(runners, again, batches, turns)
+    rematch = _stage(runners, again, batches, max(turns, min(TURNS_MOST, REMATCH * turns)))
 
     stages = [figure for stage in (trial, heats, finals, rematch) for figure in stage.values()]
     return Measured(

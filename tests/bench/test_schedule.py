@@ -145,8 +145,8 @@ def test_stages_spend_their_turns_where_it_is_decided(monkeypatch):
         "pat": [trial] * 2,  # hopeless
         "lock": [trial] * 2 + [full] * 2,
         "mvlk": [trial] * 2 + [full] * 5,  # in the finals
-        **{label: [trial] * 2 + [full] * 5 for label in ("serial", "nolock", "auto")},  # in the rematch
-        "components": [trial] * 2 + [full] * 8,  # in both
+        **{label: [trial] * 2 + [full] * 11 for label in ("serial", "nolock", "auto")},  # in the rematch
+        "components": [trial] * 2 + [full] * 14,  # in both
     }
     assert found.fewer == {"pat"}
     assert found.best == "components"
