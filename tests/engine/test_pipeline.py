@@ -349,6 +349,34 @@ def test_who_stops_early_leaves_the_state_after_a_whole_batch() -> None:
     assert [result.stats.events for result in executor.run_all(stream[:1])] == [200]
 
 
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_time_of_the_source_and_of_who_takes_results_is_no_batchs(
+    monkeypatch: pytest.MonkeyPatch, overlapping: bool
+) -> None:
+    """By a clock that goes on only there, and by 1 for each batch that is prepared or run."""
+    stream, clock, laps = batches("ledger_work", 600, 100), [0.0], list[tuple[bool, float]]()
+    executor, _ = make("ledger_work", "inflight", threads=2)
+    work = executor.stage if overlapping else executor.run
+
+    def timed(*arguments: Any) -> Any:
+        clock[0] += 1
+        return work(*arguments)
+
+    def source() -> Iterator[EventBatch]:
+        for batch in stream:
+            clock[0] += 1_000
+            yield batch
+
+    monkeypatch.setattr("mainstem.engine.pipeline.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(executor, "stage", timed if overlapping else lambda *_: None)
+    monkeypatch.setattr(executor, "run", executor.run if overlapping else timed)
+    monkeypatch.setattr(executor, "note_lap", lambda stats, overlapped, seconds: laps.append((overlapped, seconds)))
+    for _ in executor.run_all(source()):
+        clock[0] += 1_000_000
+    assert [overlapped for overlapped, _ in laps] == [overlapping] * 6
+    assert sum(seconds for _, seconds in laps) == 6
+
+
 def test_an_interrupt_stops_what_is_running() -> None:
     """Ctrl-C while the next batch is read: the running one, of some seconds, does not go on."""
     stream = batches("ledger_work", 40_000, 20_000, turns=100_000)
