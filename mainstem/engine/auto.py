@@ -248,10 +248,12 @@ class AutoExecutor(ParallelExecutor):
         cost = self.memory.cost
         if not self.jit or self._at_once == 1 or not self._batches or cost is None or cost * count < OVERLAP_SECONDS:
             return None
+        if not self._overlap.next():
+            return None
         why = self._why_serial(count)
         if why is None and self._stays_serial():
             why = self._why(SERIAL)
-        if why is None or not self._overlap.next():
+        if why is None:
             return None
         self._batches += 1
         return SERIAL, why
