@@ -141,7 +141,7 @@ class Layout:
 
     def number(self, arrays: dict[str, Any], transactions: int, scratch: Scratch, start: int = 0) -> Numbered:
         """The transactions of a batch, of which those before `start` have run."""
-        fn, ev = (scratch.array(f"layout {name}", transactions, np.int64) for name in ("fn", "ev"))
+        fn, ev = (scratch.array(f"layout {name}", transactions, np.int32) for name in ("fn", "ev"))
         numbered = Numbered(self, arrays, scratch, fn, ev, start)
         numbered.txns = self.transactions(numbered)
         return numbered

@@ -28,6 +28,7 @@ def names(jit: bool) -> dict[str, Any]:
         "take": native.take if jit else native.plain_take,
         "take_own": native.take_own if jit else native.plain_take_own,
         "take_matrix": native.take_matrix if jit else native.plain_take_matrix,
+        "natural": native.natural if jit else native.plain_natural,
     }
     helpers = {p.__name__: p if jit else plain(p) for p in (row_of, probe2, probe3, probe4, asked)}
     return {

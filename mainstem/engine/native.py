@@ -81,6 +81,22 @@ def take_matrix(typing_context: Any, base: Any, number: Any, dtype: Any, width: 
     return array_type(types.int64, types.int64, dtype, types.int64), generate
 
 
+@intrinsic
+def natural(typing_context: Any, number: Any) -> Any:
+    """The number, which is not negative: an array that is indexed by it need not ask whether to count from its end."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zero = context.get_constant(types.int64, 0)
+        builder.assume(builder.icmp_signed(">=", arguments[0], zero))
+        return arguments[0]
+
+    return types.int64(types.int64), generate
+
+
+def plain_natural(number: int) -> int:
+    return number
+
+
 def plain_take(context: Any, number: int, dtype: Any) -> Any:
     return context[number]
 

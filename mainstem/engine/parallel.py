@@ -53,6 +53,9 @@ class ParallelExecutor(Executor):
         self._head_start, self._ahead = HeadStart(), Ahead()
         self._pipeline: Pipeline | None = None
         self._other_operations: Operations | None = None  # whose memory the batch before the last one had
+        self._numbers = np.arange(
+            0
+        )  # of transactions; threads that only read them have them at hand from the last batch
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 
@@ -297,7 +300,9 @@ class ParallelExecutor(Executor):
         return ready
 
     def _work(self, strategy: Strategy, numbered: Numbered, arrays: dict[str, Any], first: int) -> Work:
-        todo = np.arange(first, len(numbered))
+        if len(self._numbers) < len(numbered):
+            self._numbers = np.arange(2 * len(numbered))
+        todo = self._numbers[first : len(numbered)]
         return Work(
             numbered, todo, arrays, self.layout, self.operations.scratch, self.direct, self.versioned, self.threads,
             self.weights, strategy,

@@ -79,9 +79,9 @@ class Asking:
 
     def _ask(self, own: dict[str, Any], transactions: int, scratch: Scratch, start: int) -> int:
         for name in ("fn", "ev", "before"):
-            own[name] = scratch.array(f"layout {name}", transactions, np.int64)
+            own[name] = scratch.array(f"layout {name}", transactions, np.int32)
         own["request_lo"] = scratch.array("layout request_lo", transactions + 1, np.int64)
-        own["request"] = scratch.array("layout request", max(_EACH * transactions, self._room), np.int64)
+        own["request"] = scratch.array("layout request", max(1, _EACH * transactions, self._room), np.int32)
         own["facts"] = facts = np.zeros(MOST + self._tables, np.int64)
         facts[BASE], self._stamp = self._stamp, self._stamp + transactions
         bound = self._entry.bind(own)

@@ -18,13 +18,14 @@ Names beside those of `emit` and `key_source`:
 from __future__ import annotations
 
 from mainstem.lang import ir
-from mainstem.lang.context import BYTE, WORD, Context
+from mainstem.lang.context import BYTE, HALF, WORD, Context
 from mainstem.lang.emit import Body, Lines, event_parameters, index_parameters, load_event, look_up
 from mainstem.lang.key_source import SliceWriter
 
 BASE, FOUND, NEAR, MOST = 0, 1, 2, 3
 WINDOW = 64  # transactions that may be running, or about to, when one behind them begins
-_OWN = ("fn", "ev", "request_lo", "request", "before", "last", "row_lo", "facts")
+_WORDS = ("request_lo", "last", "row_lo", "facts")
+_HALVES = ("fn", "ev", "request", "before")  # what threads read most: less of it to send from one to the other
 _LOCAL = ("j", "p", "stamp", "n", "b", "f")
 
 
@@ -50,7 +51,7 @@ class AskWriter(SliceWriter):
     def ask(self, row: str, site: ir.Site) -> None:
         """Nobody waits for a row of a table that no function writes."""
         if site.table in self.written:
-            number = f"row_lo[{site.table}] + {row}"
+            number = f"row_lo{site.table} + {row}"
             self.lines.add(f"n, b = asked(request, n, last, b, stamp, {number}, {int(site.writes)})")
 
     def ask_static(self, site: ir.Site) -> None:
@@ -75,14 +76,18 @@ def asks_source(bodies: list[Body], kinds: int, context: Context) -> list[str]:
 
 
 def _loop(bodies: list[Body], kinds: int, context: Context) -> Lines:
-    for name in _OWN:
+    for name in _WORDS:
         context.want(name, WORD)
+    for name in _HALVES:
+        context.want(name, HALF)
     context.want("kind", BYTE)
     counted = sorted({i for body in bodies for i in body.unbounded})
+    tables = sorted({i for body in bodies for i in body.tables})
     lines = Lines()
     lines.depth = 1
     lines.add(
         f"base, t, n, f, near = facts[{BASE}], 0, 0, 0, 0",
+        *(f"row_lo{i} = row_lo[{i}]" for i in tables),
         *(f"j{k} = 0" for k in range(kinds)),
         *(f"most{i} = 0" for i in counted),
     )
@@ -105,10 +110,12 @@ def _loop(bodies: list[Body], kinds: int, context: Context) -> Lines:
 def _one(lines: Lines, body: Body, context: Context) -> None:
     """Numbers one transaction, and lists what it asks for."""
     k = body.kind
-    provided = {"j": f"j{k}", "p": f"{context.want(f'pos{k}', WORD)}[j{k}]", "stamp": "base + t + 1", "b": "base"}
-    provided |= {name: name for name in (*_OWN, "n", "f")}
+    position = f"natural({context.want(f'pos{k}', WORD)}[j{k}])"
+    provided = {"j": f"j{k}", "p": position, "stamp": "base + t + 1", "b": "base"}
+    provided |= {name: name for name in (*_WORDS, *_HALVES, "n", "f", *(f"row_lo{i}" for i in body.tables))}
     arguments = [provided.get(name) or context.parameter(body, name) for name in _parameters(body)]
     counts = [f"d{i}" for i in body.unbounded]
+    lines.add(f"t, j{k}, n = natural(t), natural(j{k}), natural(n)")
     lines.add(f"fn[t], ev[t], request_lo[t] = {body.index}, j{k}, n", "if t >= start:")
     lines.add(
         f"    {', '.join(['n', 'b', 'f', *counts])} = ask_{body.index}({', '.join(arguments)})",
@@ -120,7 +127,8 @@ def _one(lines: Lines, body: Body, context: Context) -> None:
 
 
 def _parameters(body: Body) -> list[str]:
-    names = [*_LOCAL, "request", "last", "row_lo", "S", *event_parameters(body.fields)]
+    names = [*_LOCAL, "request", "last", "S", *event_parameters(body.fields)]
+    names += [f"row_lo{i}" for i in body.tables]
     names += [f"R{site.index}" for site in body.sites if not site.dynamic]
     for i in sorted({site.table for site in body.sites if site.dynamic}):
         names += index_parameters(i, body.tables_schemas)

@@ -14,10 +14,11 @@ from mainstem.lang.emit import Body, Lines
 from mainstem.lang.serial import kernel_name
 from mainstem.schema import TableSchema, Type
 
-WORD, BYTE = "INT64", "UINT8"
+WORD, HALF, BYTE = "INT64", "INT32", "UINT8"
 HEADER = [
     "INT64 = np.dtype('i8')",
     "INT32 = np.dtype('i4')",
+    "INT16 = np.dtype('i2')",
     "FLOAT64 = np.dtype('f8')",
     "UINT8 = np.dtype('u1')",
     "UINT16 = np.dtype('u2')",
@@ -64,7 +65,7 @@ class Context:
         if name[0] in "TUZ":
             return self.want(name, f"D{name[1:]}")
         if name[0] == "I":
-            return self.want(name, "INT32")
+            return self.want(name, HALF)
         return self.want(kernel_name(body, name), WORD)
 
     def _column(self, body: Body, role: str, name: str) -> str:

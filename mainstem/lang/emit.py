@@ -115,7 +115,7 @@ def load_event(lines: Lines, fields: dict[str, Type]) -> None:
         if name == "ts":
             lines.add("e_ts = x_ts[j]")
         elif type_.is_list:
-            lines.add(f"lo_{name} = off_{name}[p]", f"hi_{name} = off_{name}[p + 1]")
+            lines.add(f"lo_{name} = natural(off_{name}[p])", f"hi_{name} = natural(off_{name}[p + 1])")
         else:
             test = " != 0" if type_.base == "bool" else ""
             lines.add(f"e_{name} = x_{name}[p]{test}")

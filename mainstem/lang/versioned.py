@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainstem.lang import ir
-from mainstem.lang.context import WORD, Context
+from mainstem.lang.context import HALF, WORD, Context
 from mainstem.lang.emit import (
     INTERNAL,
     Body,
@@ -179,8 +179,9 @@ def versioned_source(vertices: Sequence[Vertex], context: Context, checked: set[
     inner.depth = 1
     _acquire(inner, context)
     inner.add("kind = v_part[v]", "turn = v_turn[v]", "j = ev[t]")
-    for name in ("v_part", "v_turn", "ev"):
+    for name in ("v_part", "v_turn"):
         context.want(name, WORD)
+    context.want("ev", HALF)
     for vertex in vertices:
         inner.add(f"if kind == {vertex.number}:")
         inner.depth += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numba
@@ -20,10 +21,11 @@ from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS, LINE, NEXT, U
 from mainstem.engine.kernels.inflight import OPEN, PLACE_WORDS
 from mainstem.engine.kernels.locks import LOCK_WORDS
 from mainstem.lang import asked as asking
+from mainstem.lang.direct import STRETCH_BITS
 from mainstem.team import team
 
-SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values")
-TXN_LO, OP_ROW, OP_WRITE, PENDING, OP_PREV, OP_SLOT, OP_SRC, OP_VER, VALUES = range(len(SECTIONS))
+SECTIONS = ("txn_lo", "op_row", "op_write", "todo", "op_prev", "op_slot", "op_src", "op_ver", "values", "code")
+TXN_LO, OP_ROW, OP_WRITE, PENDING, OP_PREV, OP_SLOT, OP_SRC, OP_VER, VALUES, CODE = range(len(SECTIONS))
 PRIME = 1_000_003
 WORK = 100  # keeps a transaction between its reads and its writes for a while, so that a missing wait shows
 sched_yield = numba.types.ExternalFunction("sched_yield", numba.types.int32())
@@ -62,6 +64,20 @@ def versioned(memory: Any, vertex: int, worker: int) -> int:
             value = memory[memory[VALUES] + memory[memory[OP_SRC] + o]]
             memory[memory[VALUES] + memory[memory[OP_SLOT] + o]] = (value * 5 + mixed) % PRIME
     return 1 + mixed % 3 if mixed % 4 == 0 else 0
+
+
+@functools.cache
+def in_stretches(function: Callable[..., int], jit: bool) -> Callable[..., int]:
+    """What kernels call to run some transactions in place: each by `function`, and its code noted."""
+    one = numba.njit(function) if jit else function
+
+    def run(memory: Any, item: int, worker: int) -> int:
+        first = item >> STRETCH_BITS
+        for t in range(first, first + (item & 2**STRETCH_BITS - 1) + 1):
+            memory[memory[CODE] + t] = one(memory, t, worker)
+        return 0
+
+    return run
 
 
 @functools.cache
@@ -104,6 +120,7 @@ class Batch:
             *(self.txn_lo, self.op_row, self.op_write, self.todo, self.op_prev),
             *(self.rows + np.arange(ops), np.full(ops, -1), np.full(ops, -1)),
             np.concatenate([self.values, np.full(ops, -1)]),
+            np.full(self.count, -1),
         ]
         ends = len(SECTIONS) + np.cumsum([len(part) for part in parts])
         begins = [len(SECTIONS), *ends[:-1]]
@@ -127,11 +144,12 @@ class Run:
         self.memory, self.part = batch.memory()
         self.control = np.zeros(CONTROL_WORDS, np.int64)
         self.clock = np.zeros((threads, CLOCKS), np.int64)
-        self.code = np.full(batch.count, -1)
+        self.code = self.part["code"]
         self.before: Callable[[int], None] = lambda w: None
 
     def call(self, function: Callable[..., int]) -> tuple[Any, Any]:
         function = self.body or function
+        function = function if function is versioned else in_stretches(function, self.jit)
         return (native(function).address, self.memory.ctypes.data) if self.jit else (function, self.memory)
 
     def on_all(self, kernel: Callable[..., None], *arguments: Any) -> None:
@@ -161,10 +179,11 @@ class Run:
     def last_conflicts(self, lo: np.ndarray, requests: np.ndarray, places: int) -> np.ndarray:
         """The last transaction that each may conflict with; rows share places, too."""
         last, before = self.zeros(places * asking.PLACE_WORDS), self.zeros(self.batch.count)
+        nowhere = self.zeros(1)
         for t in range(self.batch.count):
             found = 0
             for request in requests[lo[t] : lo[t + 1]].tolist():
-                _, found = asking.asked(requests, len(requests), last, found, t + 1, request >> 1, request & 1)
+                _, found = asking.asked(nowhere, 0, last, found, t + 1, request >> 1, request & 1)
             before[t] = found - 1
         return before
 
@@ -173,12 +192,12 @@ class Run:
         return self.zeros(requests), self.zeros(4 * LOCK_WORDS)
 
     def nolock(self) -> None:
-        self.on_all(load("locks", self.jit).nolock_run, *self.call(direct), self.part["todo"], self.code)
+        self.on_all(load("locks", self.jit).nolock_run, *self.call(direct), self.part["todo"])
 
     def lock(self, claim: int = 1) -> None:
         kernels, (lo, asked) = load("locks", self.jit), self.requests()
         arrays = self.part["todo"], lo, asked, *self.locks(len(asked))
-        self.on_all(kernels.lock_run, *self.call(direct), *arrays, claim, self.code)
+        self.on_all(kernels.lock_run, *self.call(direct), *arrays, claim)
 
     def lock_by_four(self) -> None:
         self.lock(claim=4)
@@ -191,7 +210,7 @@ class Run:
         own = self.zeros(self.threads * 4 * PLACE_WORDS).reshape(self.threads, -1)
         opened, waiting = np.full((self.threads, self.threads * OPEN), 77), np.full((self.threads, OPEN), 77)
         arrays = todo, lo, asked, before, claim, done, own, opened, waiting
-        self.on_all(kernels.inflight_run, *self.call(direct), *arrays, self.code)
+        self.on_all(kernels.inflight_run, *self.call(direct), *arrays)
 
     def inflight_by_four(self) -> None:
         self.inflight(claim=4, places=256)
@@ -206,7 +225,7 @@ class Run:
         scratch = (self.zeros(partitions) for _ in range(2))
         kernels.pat_prepare(todo, lo, asked, len(lock), partitions, *entries, *scratch)
         arrays = todo, lo, asked, *entries, self.zeros(partitions * LINE), ticket, lock
-        self.on_all(kernels.pat_run, *self.call(direct), *arrays, self.code)
+        self.on_all(kernels.pat_run, *self.call(direct), *arrays)
 
     def mvlk(self) -> None:
         batch, v_code = self.batch, self.zeros(len(self.batch.todo))
@@ -221,7 +240,7 @@ class Run:
     def components(self, bins: int = 5) -> Packing:
         packing = Packing(self.batch, self.jit, bins)
         self.sheet = np.zeros((self.threads, len(self.batch.cost), 2), np.int64)
-        arrays = packing.bin_lo, packing.bin_txn, self.batch.fn, self.code, self.sheet
+        arrays = packing.bin_lo, packing.bin_txn, self.batch.fn, self.sheet
         self.on_all(load("components", self.jit).components_run, *self.call(direct), *arrays)
         return packing
 
@@ -279,28 +298,36 @@ def test_nothing_to_do_and_one_thread(strategy: str, jit: bool) -> None:
     check_equals_serial(strategy, Batch(0, 10, 4), jit, 1)
 
 
-def order_of_inflight(rows: list[int], first_ends: int) -> list[int]:
-    """The order in which one thread runs transactions in claims of four, each writing one row.
+def calls_of_inflight(rows: list[int], first_ends: int, claim: int) -> list[list[int]]:
+    """The transactions, each writing one row, that one thread runs by each call of generated code.
 
     The first claim is another thread's, and ends when this one has run `first_ends` transactions.
     """
-    count, order, kernels = len(rows), list[int](), load("inflight", False)
+    count, calls, kernels = len(rows), list[list[int]](), load("inflight", False)
     control, clock = np.zeros(CONTROL_WORDS, np.int64), np.zeros((1, CLOCKS), np.int64)
-    done = np.zeros(load("claims", False).count_claims(count, 4, 1) * LINE, np.int64)
+    done = np.zeros(load("claims", False).count_claims(count, claim, 1) * LINE, np.int64)
     control[NEXT * LINE] = 1
 
-    def note(memory: np.ndarray, t: int, worker: int) -> int:
-        order.append(t)
-        if len(order) == first_ends:
-            done[0] = 0b1111
+    def note(memory: np.ndarray, item: int, worker: int) -> int:
+        first = int(item) >> STRETCH_BITS
+        calls.append(list(range(first, first + int(item) % 2**STRETCH_BITS + 1)))
+        if sum(map(len, calls)) >= first_ends:
+            done[0] = 2**claim - 1
         return 0
 
     own, opened, waiting = (np.zeros((1, words), np.int64) for words in (64 * PLACE_WORDS, 2 * OPEN, OPEN))
     before = np.array([max((b for b in range(t) if rows[b] == rows[t]), default=-1) for t in range(count)])
     requests = np.arange(count + 1), np.array(rows) << 1 | 1, before
-    arrays = *requests, 4, done, own, opened, waiting, np.zeros(count, np.int64)
+    arrays = *requests, claim, done, own, opened, waiting
     kernels.inflight_run(note, None, np.arange(count), *arrays, control, clock, 0)
-    return order
+    return calls
+
+
+def order_of_inflight(rows: list[int], first_ends: int) -> list[int]:
+    """The order in which they run, in claims of four."""
+    calls = calls_of_inflight(rows, first_ends, 4)
+    assert {len(call) for call in calls} == {1}
+    return list(chain.from_iterable(calls))
 
 
 def test_those_behind_one_that_waits_run_first() -> None:
@@ -308,6 +335,15 @@ def test_those_behind_one_that_waits_run_first() -> None:
     for first_ends in (1, 2):
         assert order_of_inflight(rows, first_ends) == [5, 7, 4, 6, *range(8, 40)]
     assert order_of_inflight(rows, 12) == [5, 7, *range(8, 20), 4, 6, *range(20, 40)]
+
+
+def test_of_long_claims_some_run_by_one_call() -> None:
+    """A quarter of a claim at once: those behind must not wait for long. Not those that wait, nor any across them."""
+    rows = [*range(45), 7, *range(46, 200)]  # transaction 45 waits for 7
+    calls = calls_of_inflight(rows, 60, 32)
+    assert calls[:6] == [list(range(*ends)) for ends in ((32, 40), (40, 45), (46, 54), (54, 62), (62, 64), (64, 72))]
+    assert sorted(chain.from_iterable(calls)) == list(range(32, 200))
+    assert max(map(len, calls)) == 8
 
 
 def test_no_more_claims_are_open_than_there_is_room_for() -> None:

@@ -16,6 +16,7 @@ import pytest
 from mainstem import engine
 from mainstem.engine import options as strategies
 from mainstem.engine.auto import AutoExecutor
+from mainstem.engine.kernels import load
 from mainstem.engine.options import CHOICES, COLD, HOT
 from mainstem.engine.strategies import RUNNERS, overlaps
 from mainstem.gate import EventBatch, open_events
@@ -25,7 +26,8 @@ from mainstem.testing import Case, Outcome, assert_same, generate_program, load_
 
 Options = dict[str, Any]
 THREADS = (1, 2, 4, 8)
-SWITCH_SECONDS = 2e-6  # by default Python lets a thread run for 5 ms: whole batches would run one after the other
+# Some times in each transaction. By default Python lets a thread run for 5 ms: whole batches, one after the other.
+SWITCH_SECONDS = 2e-5
 
 
 def _tpg() -> dict[str, Options]:
@@ -109,6 +111,16 @@ def auto_by_lot(chosen: Counter[str]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "AutoExecutor", ByLot)
+        yield
+
+
+@contextlib.contextmanager
+def claims_by_lot() -> Iterator[None]:
+    """Short batches get long claims now and then, as long ones do: parts of these run by one call."""
+    lot = random.Random(0)
+    with pytest.MonkeyPatch.context() as patch:
+        for jit in (True, False):
+            patch.setattr(load("claims", jit), "choose_claim", lambda *_: lot.choice((1, 4, 8, 32)))
         yield
 
 
@@ -229,7 +241,7 @@ class Repeated:
 def check_uncompiled(names: Sequence[str], seeds: Iterable[int], streams: int = 1) -> Coverage:
     """Every strategy on every case equals the oracle; threads and batches go round. Gives what it was made of."""
     coverage = Coverage()
-    with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen):
+    with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen), claims_by_lot():
         for seed in seeds:
             for stream, case in enumerate(strategy_cases(seed, streams)):
                 if case.module.app.program.compiled:
@@ -266,7 +278,7 @@ def check_compiled(number: int, refs: int) -> None:
     shape = {"refs": (refs, refs), "all_refs": True, "events": (1, 2) if refs < 8 else (1, 1)}
     source = generate_program(name, **_MIDDLE, **shape, key_loops=0.5, refusals=(0.0, 0.3, 0.6)[number % 3])
     module = load_program(source)
-    with auto_by_lot(Counter()):
+    with auto_by_lot(Counter()), claims_by_lot():
         for stream in range(COMPILED_STREAMS):
             case = streamed(name, stream, source, module, n=(300, 60)[stream % 2], extremes=0.0, nulls=0.1)
             repeated = Repeated(case)

@@ -24,8 +24,10 @@ from mainstem.atomics import (
 )
 from mainstem.atomics import rest_at_work as rest
 from mainstem.jit import compile_kernel
+from mainstem.lang.direct import STRETCH_BITS
 
 __all__ = [
+    "STRETCH_BITS",
     "atomic_add",
     "atomic_change",
     "atomic_load",

@@ -15,8 +15,10 @@ from mainstem.atomics_plain import (
     rest,
     ticks,
 )
+from mainstem.lang.direct import STRETCH_BITS
 
 __all__ = [
+    "STRETCH_BITS",
     "atomic_add",
     "atomic_change",
     "atomic_load",

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_add, atomic_load, inlined, invoke, kernel, ticks
+from .base import atomic_add, atomic_load, inlined, kernel, ticks
 from .control import LINE, NEXT, STOP, USEFUL
+from .stretch import run_one
 
 UNWRITTEN = -1  # parent of a row that is only read
 NO_COMPONENT = -1
@@ -245,7 +246,6 @@ def components_run(
     bin_lo: np.ndarray,
     bin_txn: np.ndarray,
     fn: np.ndarray,
-    code: np.ndarray,
     sheet: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
@@ -264,10 +264,10 @@ def components_run(
                 break
             t = bin_txn[k]
             if k % TIMED_EVERY != 0:
-                code[t] = invoke(direct, context, t, w)
+                run_one(direct, context, t, w)
                 continue
             start = ticks()
-            code[t] = invoke(direct, context, t, w)
+            run_one(direct, context, t, w)
             sheet[w, fn[t], 0] += ticks() - start
             sheet[w, fn[t], 1] += 1
         useful += ticks() - begin

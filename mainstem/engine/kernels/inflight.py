@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_add, atomic_load, atomic_release, inlined, invoke, kernel, rest, ticks
+from .base import atomic_add, atomic_load, atomic_release, inlined, kernel, rest, ticks
 from .claims import begin_of, claims_of_many
 from .control import LINE, LOCK, NEXT, STOP, SYNC, USEFUL
+from .stretch import run_stretch
 
 # Words of a place in `own`, where a transaction notes its rows by their low bits.
 CLAIMED = 0  # the mark under which it was noted, and in the lowest bit whether it may write
@@ -27,6 +28,7 @@ ROW = 1  # or ANY, where several of its rows have the same place
 PLACE_WORDS = 2
 ANY = -1
 
+STRETCHES = 4  # of a claim: so often others are told what has ended of it
 OPEN = 4  # claims of one thread, at most: in the time of a long transaction many short ones run
 
 
@@ -156,6 +158,21 @@ def all_of(number: int, claim: int, many: int) -> int:
 
 
 @inlined
+def stretch_of(claim: int) -> int:
+    """How many transactions run before others are told. Claims are long where hardly anybody waits."""
+    return max(1, claim // STRETCHES)
+
+
+@inlined
+def free_until(i: int, end: int, lo: int, ended: int, horizon: int, todo: np.ndarray, before: np.ndarray) -> int:
+    """All from `todo[i]`, which may run at once, to this one may, and have not."""
+    i += 1
+    while i < end and ended >> (i - lo) & 1 == 0 and before[todo[i]] < horizon:
+        i += 1
+    return i
+
+
+@inlined
 def run_claim(
     direct: int,
     context: int,
@@ -170,7 +187,6 @@ def run_claim(
     done: np.ndarray,
     own: np.ndarray,
     opened: np.ndarray,
-    code: np.ndarray,
     control: np.ndarray,
     w: int,
 ) -> tuple[int, int]:
@@ -180,20 +196,28 @@ def run_claim(
     horizon = first_running(number, claim, many, todo, done, opened, w)
     start, compared, ended = ticks(), 0, atomic_load(done, number * LINE)
     ended_before = ended
-    for i in range(lo, hi):
-        if ended >> (i - lo) & 1 == 0 and atomic_load(control, STOP * LINE) == 0:
-            if before[todo[i]] >= horizon:
-                looked = ticks()
-                horizon = first_running(number, claim, many, todo, done, opened, w)
-                waits = before[todo[i]] >= horizon and must_wait(
-                    i, number, ended, listed, claim, many, todo, request_lo, request, before, done, own, opened, w
-                )
-                compared += ticks() - looked
-                if waits:
-                    continue
-            code[todo[i]] = invoke(direct, context, todo[i], w)
-            ended |= 1 << (i - lo)
-            atomic_release(done, number * LINE, ended)
+    i = lo
+    while i < hi and atomic_load(control, STOP * LINE) == 0:
+        if ended >> (i - lo) & 1 == 1:
+            i += 1
+            continue
+        end = i + 1
+        if before[todo[i]] >= horizon:
+            looked = ticks()
+            horizon = first_running(number, claim, many, todo, done, opened, w)
+            waits = before[todo[i]] >= horizon and must_wait(
+                i, number, ended, listed, claim, many, todo, request_lo, request, before, done, own, opened, w
+            )
+            compared += ticks() - looked
+            if waits:
+                i += 1
+                continue
+        else:
+            end = free_until(i, min(hi, i + stretch_of(claim)), lo, ended, horizon, todo, before)
+        n = run_stretch(direct, context, todo, i, end, w)
+        ended |= (1 << n) - 1 << (i - lo)
+        i += n
+        atomic_release(done, number * LINE, ended)
     return ended, ticks() - start - compared if ended != ended_before else 0
 
 
@@ -210,7 +234,6 @@ def inflight_run(
     own: np.ndarray,
     opened: np.ndarray,
     waiting: np.ndarray,
-    code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
     w: int,
@@ -235,7 +258,7 @@ def inflight_run(
             number = waiting[w, m]
             ended, spent = run_claim(
                 direct, context, number, listed, todo, request_lo, request, before, claim, many, done, own, opened,
-                code, control, w,
+                control, w,
             )  # fmt: skip
             worked += spent
             if ended != all_of(number, claim, many):

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import atomic_add, atomic_load, atomic_store, inlined, invoke, kernel, prefetch, ticks
+from .base import atomic_add, atomic_load, atomic_store, inlined, kernel, prefetch, ticks
 from .claims import CLAIM, CLAIMS_PER_THREAD, begin_of, claims_of_many
 from .control import COUNTER, LINE, LOCK, NEXT, STOP, SYNC, USEFUL
+from .stretch import run_one, run_stretch
 from .waiting import wait_until
 
 # Transactions that a thread takes at once when order does not matter: few enough that threads end together, many enough
@@ -45,7 +46,6 @@ def nolock_run(
     direct: int,
     context: int,
     todo: np.ndarray,
-    code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
     w: int,
@@ -58,9 +58,9 @@ def nolock_run(
         lo = atomic_add(control, NEXT * LINE, chunk)
         if lo >= count:
             break
-        for i in range(lo, min(lo + chunk, count)):
-            t = todo[i]
-            code[t] = invoke(direct, context, t, w)
+        i, end = lo, min(lo + chunk, count)
+        while i < end:
+            i += run_stretch(direct, context, todo, i, end, w)
     clock[w, USEFUL] += ticks() - begin
 
 
@@ -110,7 +110,7 @@ def insert_locks(t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np
     """
     for k in range(request_lo[t], request_lo[t + 1]):
         ticket[k] = -1
-        at, writes = place(request[k], lock), request[k] & 1
+        at, writes = place(request[k], lock), int(request[k]) & 1
         if lock[at + HOLDER] != t + 1:
             ticket[k] = lock[at + INSERTED]
             lock[at + INSERTED] += 1 + writes * WRITE
@@ -140,7 +140,7 @@ def wait_for_grants(
 def release_locks(t: int, request_lo: np.ndarray, request: np.ndarray, ticket: np.ndarray, lock: np.ndarray) -> None:
     for k in range(request_lo[t], request_lo[t + 1]):
         if ticket[k] >= 0:
-            atomic_add(lock, place(request[k], lock) + RELEASED, 1 + (request[k] & 1) * WRITE)
+            atomic_add(lock, place(request[k], lock) + RELEASED, 1 + (int(request[k]) & 1) * WRITE)
 
 
 @kernel
@@ -153,7 +153,6 @@ def lock_run(
     ticket: np.ndarray,
     lock: np.ndarray,
     claim: int,
-    code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
     w: int,
@@ -185,7 +184,7 @@ def lock_run(
                 going = False
                 break
             begin = ticks()
-            code[t] = invoke(direct, context, t, w)
+            run_one(direct, context, t, w)
             useful += ticks() - begin
             release_locks(t, request_lo, request, ticket, lock)
     account(clock, w, ticks() - first, useful, sync)
@@ -269,7 +268,6 @@ def pat_run(
     part_counter: np.ndarray,
     ticket: np.ndarray,
     lock: np.ndarray,
-    code: np.ndarray,
     control: np.ndarray,
     clock: np.ndarray,
     w: int,
@@ -295,7 +293,7 @@ def pat_run(
         if not wait_for_grants(t, request_lo, request, ticket, lock, control):
             break
         begin = ticks()
-        code[t] = invoke(direct, context, t, w)
+        run_one(direct, context, t, w)
         useful += ticks() - begin
         release_locks(t, request_lo, request, ticket, lock)
     account(clock, w, ticks() - first, useful, sync)

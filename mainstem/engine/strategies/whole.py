@@ -25,7 +25,7 @@ def run_serial(work: Work, team: Crew) -> None:
 
     def one(w: int) -> None:
         if w == 0:
-            kernels.nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, w)
+            kernels.nolock_run(bound.function, bound.context, work.todo, work.control, work.clock, w)
 
     team.run(one, work.control)
 
@@ -34,7 +34,7 @@ def run_nolock(work: Work, team: Crew) -> None:
     """All at once, guarded by nothing: wrong where transactions meet. An upper bound for the others."""
     bound, kernels = work.direct(), load("locks", work.jit)
     team.run(
-        lambda w: kernels.nolock_run(bound.function, bound.context, work.todo, work.code, work.control, work.clock, w),
+        lambda w: kernels.nolock_run(bound.function, bound.context, work.todo, work.control, work.clock, w),
         work.control,
     )
 
@@ -46,7 +46,7 @@ def run_lock(work: Work, team: Crew) -> None:
     claim = kernels.choose_lock_claim(work.todo, requests.lo, requests.of, team.threads)
     team.run(
         lambda w: kernels.lock_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, *locks, claim, work.code, work.control,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, *locks, claim, work.control,
             work.clock, w,
         ),
         work.control,
@@ -77,7 +77,7 @@ def run_inflight(work: Work, team: Crew) -> None:
     team.run(
         lambda w: kernels.inflight_run(
             bound.function, bound.context, work.todo, requests.lo, requests.of, requests.before, claim, done, own,
-            opened, waiting, work.code, work.control, work.clock, w,
+            opened, waiting, work.control, work.clock, w,
         ),
         work.control,
     )  # fmt: skip
@@ -107,7 +107,7 @@ def run_pat(work: Work, team: Crew) -> None:
     counters = work.zeros("counter", partitions * LINE)
     team.run(
         lambda w: kernels.pat_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, *entries, counters, *locks, work.code,
+            bound.function, bound.context, work.todo, requests.lo, requests.of, *entries, counters, *locks,
             work.control, work.clock, w,
         ),
         work.control,
@@ -128,7 +128,7 @@ def run_components(work: Work, team: Crew) -> None:
     sheet = work.weights.sheet(team.threads)
     team.run(
         lambda w: kernels.components_run(
-            bound.function, bound.context, bin_lo, bin_txn, work.fn, work.code, sheet, work.control, work.clock, w
+            bound.function, bound.context, bin_lo, bin_txn, work.fn, sheet, work.control, work.clock, w
         ),
         work.control,
     )
