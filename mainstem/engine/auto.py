@@ -22,8 +22,8 @@ from mainstem.engine.kernels import properties as places
 from mainstem.engine.kernels.control import OWN
 from mainstem.engine.layout import Batch, Numbered
 from mainstem.engine.model import Costs, Properties, predict
-from mainstem.engine.options import SAFE, SERIAL, Strategy
-from mainstem.engine.overlap import Overlap
+from mainstem.engine.options import INFLIGHT, SAFE, SERIAL, Strategy
+from mainstem.engine.overlap import Way, Ways
 from mainstem.engine.parallel import ParallelExecutor
 from mainstem.engine.pipeline import Staged
 from mainstem.engine.result import BatchStats, Ran
@@ -33,7 +33,10 @@ from mainstem.lang import Program
 from mainstem.state import State
 from mainstem.team import default_threads
 
-CHEAP_SECONDS = 0.25e-6  # per transaction: below it nothing parallel beats the serial kernel
+CHEAP_SECONDS = 0.25e-6  # per transaction: below it no graph pays
+SHARED_SECONDS = 0.05e-6  # per transaction: below it nothing parallel beats the serial kernel
+# Of serial batches, before it is tried whether threads are faster: their code may have to be compiled for that.
+SERIAL_FIRST_SECONDS = 0.5
 SHORT_SECONDS = 100e-6  # per batch: threads do not start in less
 OVERLAP_SECONDS = 80e-6  # of a serial batch: in less, starting another thread takes what it wins
 START_SECONDS = 8e-6  # of calling the serial kernel
@@ -102,7 +105,7 @@ class AutoExecutor(ParallelExecutor):
         self._warm: set[str] = set()  # strategies that have run here
         self._doubts: dict[str, int] = {}  # by label: batches in a row of other work than what is known
         self._inflation: float | None = None  # time inside functions that run on versions, against `cost`
-        self._overlap = Overlap()
+        self._ways, self._serial_seconds = Ways(), 0.0
         self._costs: Costs | None = None
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
@@ -248,7 +251,9 @@ class AutoExecutor(ParallelExecutor):
         cost = self.memory.cost
         if not self.jit or self._at_once == 1 or not self._batches or cost is None or cost * count < OVERLAP_SECONDS:
             return None
-        if not self._overlap.next():
+        ways = self._open_ways(cost, count)
+        way = self._ways.next(ways)
+        if way is Way.ALONE:
             return None
         why = self._why_serial(count)
         if why is None and self._stays_serial():
@@ -256,11 +261,28 @@ class AutoExecutor(ParallelExecutor):
         if why is None:
             return None
         self._batches += 1
+        if way is Way.SHARED:
+            known = "measured to be" if self._ways.best(ways) is way else "tried, as it may be"
+            return INFLIGHT, f"{cost * 1e9:.0f} ns per transaction: {known} faster than one thread"
         return SERIAL, why
+
+    def _open_ways(self, cost: float, count: int) -> tuple[Way, ...]:
+        """Threads share batches without a plan where plans do not pay."""
+        serial = (Way.OVERLAPPING, Way.ALONE)
+        if not SHARED_SECONDS <= cost < CHEAP_SECONDS or cost * count < SHORT_SECONDS:
+            return serial
+        return (*serial, Way.SHARED) if self._serial_seconds >= SERIAL_FIRST_SECONDS else serial
 
     def note_lap(self, stats: BatchStats, overlapped: bool, seconds: float) -> None:
         if stats.engine == SERIAL.label:
-            self._overlap.learn(overlapped, seconds, stats.transactions)
+            self._serial_seconds += seconds
+            self._ways.learn(Way.OVERLAPPING if overlapped else Way.ALONE, seconds, stats.transactions)
+        elif stats.engine == INFLIGHT.label and self._is_cheap:
+            self._ways.learn(Way.SHARED, seconds, stats.transactions)
+
+    @property
+    def _is_cheap(self) -> bool:
+        return self.memory.cost is not None and self.memory.cost < CHEAP_SECONDS
 
     def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
         numbered = None if staged.work is None else staged.work.numbered
@@ -270,6 +292,9 @@ class AutoExecutor(ParallelExecutor):
             taken = staged.seconds_threads
         else:
             taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
+        if numbered is not None and (plan is None or self._is_cheap):
+            self._learn_shared(ran, len(numbered))
+            return
         if plan is None:
             return
         plan.spent += taken
@@ -280,6 +305,12 @@ class AutoExecutor(ParallelExecutor):
         if numbered is not None:
             operations = self._operations(staged.strategy, plan.properties, numbered)
             self._learn(staged.strategy, ran, taken, operations)
+
+    def _learn_shared(self, ran: Ran, transactions: int) -> None:
+        """A batch that threads shared without a plan. The first one loads code and touches memory."""
+        if ran.engine in self._warm:
+            self._learn_useful(ran, transactions)
+        self._warm.add(ran.engine)
 
     def _operations(self, strategy: Strategy, usual: Properties, numbered: Numbered) -> float:
         """Those of the batch, or as many as its transactions usually have when nobody has counted them."""

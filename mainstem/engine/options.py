@@ -64,9 +64,13 @@ class Strategy:
         return f"{self.engine}({', '.join(shown)})" if shown else self.engine
 
 
-SERIAL = Strategy("serial")
+SERIAL, INFLIGHT = Strategy("serial"), Strategy("inflight")
 SAFE = (
-    *(Strategy(engine) for engine in ("components", "mvlk", "inflight", "lock", "pat")),
+    Strategy("components"),
+    Strategy("mvlk"),
+    INFLIGHT,
+    Strategy("lock"),
+    Strategy("pat"),
     *(Strategy("chains", sharing=sharing) for sharing in CHOICES["sharing"]),
     *(
         Strategy("tpg", explore=explore, unit=unit, abort=abort)

@@ -120,6 +120,22 @@ def test_auto_overlaps_where_its_plan_permits(seen: list[tuple[str, bool]], monk
     assert {result.stats.why.partition(";")[0] for result in results if result.stats.engine != "serial"}
 
 
+def test_auto_shares_cheap_batches_where_that_is_measured_to_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways take turns, blocks of batches each; no plan is made. What they cost is learned in each of them."""
+    monkeypatch.setattr(auto, "SERIAL_FIRST_SECONDS", 0.0)
+    for name in ("SHARED_SECONDS", "SHORT_SECONDS", "OVERLAP_SECONDS"):
+        monkeypatch.setattr(auto, name, 0.0)
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 1.0)
+    stream = batches("ledger_work", 12_000, 200, turns=0)
+    executor, state = make("ledger_work", "auto", threads=2)
+    executor._at_once = 2
+    results = list(executor.run_all(stream))
+    assert ([result.outputs for result in results], digest(state.export())) == ending("ledger_work", "serial", stream)
+    whys = {result.stats.engine: result.stats.why for result in results}
+    assert set(whys) == {"serial", "inflight"} and "faster than one thread" in whys["inflight"]
+    assert executor._plan is None and executor.memory.cost > 0
+
+
 def test_results_of_executors_that_track_stand_when_they_come(seen: list[tuple[str, bool]]) -> None:
     stream = batches("bidding", 1_000, 200)
     runs = []
