@@ -1,9 +1,10 @@
 """`auto`: picks a strategy for each batch from what batches are like and what strategies took so far.
 
-A cheap program never leaves the serial kernel: its time per transaction is known from the last batch, and below a
-fraction of a microsecond no graph pays. Otherwise the batch's properties go into the cost model (`model.py`, with
-figures measured on this machine), and every prediction is corrected by how far it was off before. Candidates that are
-predicted to be about as good as the best are tried on a batch or two; what they took decides.
+A cheap program needs no plan: its time per transaction is known from the last batch, and below a fraction of a
+microsecond no graph pays. Whether its batches overlap, or threads share them, is measured (`overlap.py`). Otherwise the
+batch's properties go into the cost model (`model.py`, with figures measured on this machine), and every prediction is
+corrected by how far it was off before. Candidates that are predicted to be about as good as the best are tried on a
+batch or two; what they took decides.
 """
 
 from __future__ import annotations
