@@ -10,6 +10,7 @@ batch or two; what they took decides.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,6 +31,7 @@ from mainstem.engine.pipeline import Staged
 from mainstem.engine.result import BatchStats, Ran
 from mainstem.engine.strategies import overlaps, uses_operations, uses_versions
 from mainstem.engine.strategies.whole import find_components
+from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
 from mainstem.team import default_threads
@@ -107,6 +109,7 @@ class AutoExecutor(ParallelExecutor):
         self._doubts: dict[str, int] = {}  # by label: batches in a row of other work than what is known
         self._inflation: float | None = None  # time inside functions that run on versions, against `cost`
         self._ways, self._serial_seconds = Ways(), 0.0
+        self._sharing = self._shared_last = False  # whether threads share the batch at hand, and the last that ended
         self._costs: Costs | None = None
         self._ask_again = 0
         self._at_once = min(threads or default_threads(), default_threads())  # threads that really run at the same time
@@ -234,6 +237,18 @@ class AutoExecutor(ParallelExecutor):
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
+    def stage(self, batch: EventBatch, first_seq: int, before_new: Callable[[], None]) -> Staged | None:
+        self._sharing = False
+        staged = super().stage(batch, first_seq, before_new)
+        if staged is not None:
+            staged.shared = self._sharing
+        return staged
+
+    def stage_again(self, staged: Staged) -> Staged:
+        again = super().stage_again(staged)
+        again.shared = staged.shared
+        return again
+
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """As the plan says, unless it has to be made anew, which needs what the last batch was like."""
         plan = self._plan
@@ -263,6 +278,7 @@ class AutoExecutor(ParallelExecutor):
             return None
         self._batches += 1
         if way is Way.SHARED:
+            self._sharing = True
             known = "measured to be" if self._ways.best(ways) is way else "tried, as it may be"
             return INFLIGHT, f"{cost * 1e9:.0f} ns per transaction: {known} faster than one thread"
         return SERIAL, why
@@ -278,12 +294,8 @@ class AutoExecutor(ParallelExecutor):
         if stats.engine == SERIAL.label:
             self._serial_seconds += seconds
             self._ways.learn(Way.OVERLAPPING if overlapped else Way.ALONE, seconds, stats.transactions)
-        elif stats.engine == INFLIGHT.label and self._is_cheap:
+        elif overlapped and self._shared_last:
             self._ways.learn(Way.SHARED, seconds, stats.transactions)
-
-    @property
-    def _is_cheap(self) -> bool:
-        return self.memory.cost is not None and self.memory.cost < CHEAP_SECONDS
 
     def _learn_staged(self, staged: Staged, ran: Ran, aborts: float) -> None:
         numbered = None if staged.work is None else staged.work.numbered
@@ -293,7 +305,8 @@ class AutoExecutor(ParallelExecutor):
             taken = staged.seconds_threads
         else:
             taken = staged.seconds_construct / self._at_once + staged.seconds_threads / self.threads
-        if numbered is not None and (plan is None or self._is_cheap):
+        self._shared_last = staged.shared
+        if staged.shared and numbered is not None:
             self._learn_shared(ran, len(numbered))
             return
         if plan is None:
@@ -310,7 +323,7 @@ class AutoExecutor(ParallelExecutor):
     def _learn_shared(self, ran: Ran, transactions: int) -> None:
         """A batch that threads shared without a plan. The first one loads code and touches memory."""
         if ran.engine in self._warm:
-            self._learn_useful(ran, transactions)
+            self._learn_useful(ran, transactions, inflated=True)
         self._warm.add(ran.engine)
 
     def _operations(self, strategy: Strategy, usual: Properties, numbered: Numbered) -> float:
@@ -455,14 +468,15 @@ class AutoExecutor(ParallelExecutor):
         plan.surprises = plan.surprises + 1 if surprising else 0
         self.memory.learn_time(label, factor)
 
-    def _learn_useful(self, ran: Ran, transactions: float, versions: bool = False) -> float:
+    def _learn_useful(self, ran: Ran, transactions: float, inflated: bool = False) -> float:
         """What the functions took, also when threads ran them; gives it per transaction.
 
-        On versions, they make copies, and parts of aborted transactions run in vain or again. How much that adds is
-        seen when a sample has just told the cost.
+        On versions, they make copies, and parts of aborted transactions run in vain or again. Cheap ones that threads
+        share wait for what others have in their caches. How much that adds is seen when serial ones have just told
+        the cost.
         """
         seconds = _useful(ran) / max(1.0, transactions)
-        if versions and self.memory.cost is not None:
+        if inflated and self.memory.cost is not None:
             if self._inflation is None:
                 self._inflation = max(1.0, seconds / self.memory.cost)
                 return self.memory.cost

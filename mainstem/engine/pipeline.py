@@ -42,6 +42,7 @@ class Staged:
 
     def __post_init__(self) -> None:
         self.work: Work | None = None  # of a strategy that is not serial
+        self.shared = False  # between threads, though no plan of `auto` says so
         self.seconds_construct = 0.0  # of all else before it started
         self.seconds_run = 0.0  # that the caller had nothing else to do
         self.seconds_threads = 0.0  # of all threads, from when each began until it had ended

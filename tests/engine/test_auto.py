@@ -349,7 +349,7 @@ def test_of_short_batches_that_run_as_planned_each_fourth_is_learned_from(
     told: list[float] = []
     monkeypatch.setattr(executor.memory, "learn_aborts", told.append)
     arrays = {"code": np.zeros(10, np.int16)}
-    staged: Any = SimpleNamespace(work=None, arrays=arrays, seconds_threads=seconds, strategy=SERIAL)
+    staged: Any = SimpleNamespace(work=None, arrays=arrays, seconds_threads=seconds, strategy=SERIAL, shared=False)
     for _ in range(8):
         plan.age += 1
         executor._learn_staged(staged, Ran("serial"), 0.5)
