@@ -26,8 +26,9 @@ from mainstem.testing import Case, Outcome, assert_same, generate_program, load_
 
 Options = dict[str, Any]
 THREADS = (1, 2, 4, 8)
-# Some times in each transaction. By default Python lets a thread run for 5 ms: whole batches, one after the other.
-SWITCH_SECONDS = 2e-5
+# By default Python lets a thread run for 5 ms: whole batches would run one after the other.
+SWITCH_SECONDS = 2e-6
+SWITCH_SECONDS_MANY = 2e-5  # in many cases: threads still meet in most of them, and these take two thirds of the time
 
 
 def _tpg() -> dict[str, Options]:
@@ -69,10 +70,10 @@ def options_of(name: str, program: Program, seed: object) -> Options:
 
 
 @contextlib.contextmanager
-def switching_often() -> Iterator[None]:
+def switching_often(seconds: float = SWITCH_SECONDS) -> Iterator[None]:
     """Uncompiled threads take turns every few microseconds, in the middle of whatever they do."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(seconds)
     try:
         yield
     finally:
@@ -241,7 +242,7 @@ class Repeated:
 def check_uncompiled(names: Sequence[str], seeds: Iterable[int], streams: int = 1) -> Coverage:
     """Every strategy on every case equals the oracle; threads and batches go round. Gives what it was made of."""
     coverage = Coverage()
-    with switching_often(), tallied(coverage), auto_by_lot(coverage.chosen), claims_by_lot():
+    with switching_often(SWITCH_SECONDS_MANY), tallied(coverage), auto_by_lot(coverage.chosen), claims_by_lot():
         for seed in seeds:
             for stream, case in enumerate(strategy_cases(seed, streams)):
                 if case.module.app.program.compiled:
