@@ -53,9 +53,7 @@ class ParallelExecutor(Executor):
         self._head_start, self._ahead = HeadStart(), Ahead()
         self._pipeline: Pipeline | None = None
         self._other_operations: Operations | None = None  # whose memory the batch before the last one had
-        self._numbers = np.arange(
-            0
-        )  # of transactions; threads that only read them have them at hand from the last batch
+        self._numbers = np.arange(0)  # of transactions: threads have them at hand from the last batch
         self.recorder: Recorder | None = None
         super().__init__(program, state, jit=jit, track=track)
 

@@ -5,7 +5,7 @@ Names beside those of `emit` and `key_source`:
 
     request, n      what transactions ask for (`engine/requests.py`); how many requests there are so far
     request_lo      where those of a transaction begin
-    row_lo          the number of the first row of each table, in the numbering of all
+    row_lo0         the number of the first row of table 0, in the numbering of all (from `row_lo`)
     last            who asked for a row last (`lang/asked.py`); transactions have the stamps from `base` + 1 on
     b, before       the last stamp that this transaction may conflict with; its number, -1: none of this batch
     near            transactions with a conflict less than `WINDOW` before them

@@ -26,7 +26,6 @@ def asked(
 ) -> tuple[int, int]:
     """Notes request number `n`; where there is no room left, in the last place. -> (the number of the next one, the
     later of `found` and the last stamp before `stamp` whose transaction may conflict with this one)"""
-    # No branch here: with one, a request takes five times as long.
     request[min(n, len(request) - 1) & ROOM_MAX] = (row << 1 | writes) & REQUEST_BITS
     at = (row & (len(last) // PLACE_WORDS - 1) & PLACES_MAX) * PLACE_WORDS
     other, wrote = last[at + ANY], last[at + WRITE]

@@ -251,8 +251,7 @@ def components_run(
     clock: np.ndarray,
     w: int,
 ) -> None:
-    """Threads take bins until none is left. `code[t]` becomes the abort code of transaction t; `sheet[w, f]` gets ticks
-    and number of some transactions of function f."""
+    """Threads take bins until none is left. `sheet[w, f]` gets ticks and number of some transactions of function f."""
     useful = 0
     while True:
         b = atomic_add(control, NEXT * LINE, 1)

@@ -10,7 +10,7 @@ to wait stays open, and its thread goes on with other claims meanwhile, looking 
 earliest transaction that has not ended waits for nothing, and its thread comes back to it, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
-ascending order; `code[t]` becomes the abort code of transaction t.
+ascending order; generated code notes the abort code of each transaction.
 """
 
 from __future__ import annotations

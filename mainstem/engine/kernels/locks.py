@@ -9,7 +9,7 @@ the counters never run past a waiting ticket, and comparing whole words is exact
 distinguishes `lock` from `pat`; both insert in event order, so nothing can deadlock.
 
 Every kernel is called by all workers with the same arrays, each with its own number `w`. `todo` lists transactions in
-ascending order; `code[t]` becomes the abort code of transaction t. All words of locks start at 0.
+ascending order; generated code notes the abort code of each transaction. All words of locks start at 0.
 """
 
 from __future__ import annotations
