@@ -10,7 +10,7 @@ help:
 	@echo "Mainstem: transactional stream processing on Spark"
 	@echo
 	@echo "  make demo    replay, live run and query of a million events, checked against each other (about a minute)"
-	@echo "  make test    lint, types and all tests: what CI runs (some minutes)"
+	@echo "  make test    lint, types and all tests but the long ones: what CI runs"
 	@echo "  make check   the same as make test"
 	@echo "  make bench   events per second of every way to run the ledger, beside plain PySpark"
 	@echo "  make clean   delete caches and build files (delete .venv by hand to start from nothing)"

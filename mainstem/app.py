@@ -83,7 +83,7 @@ class App(Groups, Windowed):
     def event(self, cls: type) -> Any:
         """Declares an event type: annotated fields, like a dataclass. `ts` is added."""
         fields = event_fields(cls)
-        self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields), cls)
+        self._declare(cls.__name__, self._events, EventSchema(cls.__name__, fields))
         return event_class(cls, fields)
 
     def table(self, key: Any = MISSING) -> Callable[[type], Any]:
@@ -96,7 +96,7 @@ class App(Groups, Windowed):
             schema = TableSchema(cls.__name__, types, scalar, table_fields(cls), tuple(f.__name__ for f in checks))
             refuse_key_columns(schema)
             handle = Table(schema, checks)
-            self._declare(cls.__name__, self._tables, handle, cls)
+            self._declare(cls.__name__, self._tables, handle)
             return handle
 
         return declare
@@ -117,7 +117,7 @@ class App(Groups, Windowed):
                 raise ProgramError(error.what, **place(), remedy=error.remedy) from None
             refuse_key_columns(schema)
             handle = History(schema)
-            self._declare(cls.__name__, self._tables, handle, cls)
+            self._declare(cls.__name__, self._tables, handle)
             return handle
 
         return declare
@@ -169,7 +169,7 @@ class App(Groups, Windowed):
 
         return bind
 
-    def _declare(self, name: str, into: dict[str, Any], value: Any, cls: type) -> None:
+    def _declare(self, name: str, into: dict[str, Any], value: Any) -> None:
         if name in self._events or name in self._tables:
             raise ProgramError(f"{name} is declared twice in app {self.name}", **place(), remedy="choose another name")
         into[name] = value
@@ -305,9 +305,9 @@ class App(Groups, Windowed):
         "batch" those that wait together while the next ones run, "none" leaves it to the system; `keep`: snapshots that
         stay in that directory (docs/durability.md). `initial`: tables to start from when it is empty. `out`: a
         directory for outputs as Parquet files. `resume`: the events are the same log again, what is committed of it is
-        skipped. `engine`: auto, serial, a parallel strategy (lock, mvlk, pat, nolock, chains, tpg, components, nested;
-        docs/engines.md tells them apart and their options: explore, unit, abort, sharing, partitions, groups),
-        interpreted or oracle; `threads`: for those, all cores when left out. `jit=False` runs kernels uncompiled.
+        skipped. `engine`: auto, serial, a parallel strategy (inflight, lock, mvlk, pat, chains, tpg, components or
+        nolock; docs/engines.md tells them apart and their options: explore, unit, abort, sharing, partitions), nested
+        (with groups), interpreted or oracle. `threads`: all cores when left out. `jit=False` runs kernels uncompiled.
         `unsorted`: with "batch", events may be out of order inside a batch of `batch` events; one that comes after a
         batch with larger timestamps is late, and `on_bad` decides about it. `complete`: whether windows that are open
         at the end of the events close there; left out, they do unless `state` keeps them for later events.

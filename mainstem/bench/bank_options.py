@@ -41,7 +41,7 @@ class Options:
     updates: tuple[int, ...] = (1, 2, 4, 8)
     aborts: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5)
     work_ms: tuple[float, ...] = (0.0, 0.1, 1.0, 10.0, 30.0)
-    cores_work_us: float = 10.0  # below about a microsecond nothing parallel beats one thread; with this it can
+    cores_work_us: float = 10.0  # much cheaper ones leave little for a second thread to gain
     batches: tuple[int, ...] = (1, 100, 10_000, 65_536)  # transfers per commit
     selected: tuple[int, ...] = (1, 10, 100, 1_000)  # keys per query
     logged: tuple[int, ...] = (60_000, 200_000, 600_000)

@@ -189,7 +189,7 @@ class AutoExecutor(ParallelExecutor):
         cost = self.memory.cost
         assert cost is not None
         if cost < CHEAP_SECONDS:
-            return f"{cost * 1e9:.0f} ns per transaction: less than any other strategy adds"
+            return f"{cost * 1e9:.0f} ns per transaction: too little for a plan to pay"
         if cost * count < SHORT_SECONDS:
             return f"{cost * count * 1e6:.0f} µs for the batch: starting threads takes longer"
         if not self.jit and not PARALLEL_UNCOMPILED:

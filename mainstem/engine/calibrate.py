@@ -69,7 +69,7 @@ _started: dict[int, list[subprocess.Popen[bytes]]] = {}
 def _measure_meanwhile(threads: int) -> None:
     """Unless it is on its way. What died is begun again, a few times; the lock sees to once per machine.
 
-    `MAINSTEM_CALIBRATE=0` forbids it: then `auto` stays serial until somebody calls `calibrate`.
+    `MAINSTEM_CALIBRATE=0` forbids it: then `auto` makes no plan until somebody calls `calibrate`.
     """
     started = _started.setdefault(threads, [])
     under_way = bool(started) and started[-1].poll() is None

@@ -15,7 +15,7 @@ class Breakdown:
 
     useful: float = 0.0  # inside the functions
     sync: float = 0.0  # waiting for a turn, a version or a barrier
-    lock: float = 0.0  # asking for locks and waiting for them
+    lock: float = 0.0  # asking for locks and waiting for them; without locks, looking for conflicts
     construct: float = 0.0  # operations, versions, graphs
     explore: float = 0.0  # looking for work that can run
     abort: float = 0.0  # undoing and repeating

@@ -28,7 +28,7 @@ def explain(program: Program, flow: Dataflow | None, format: str = "text") -> st
 
 
 def plan_of(program: Program, flow: Dataflow | None) -> tuple[str, str]:
-    """The plan on Spark and the reason."""
+    """The most parallel plan on Spark that the program allows, and the reason; a replay takes the one that pays."""
     if program.windows:
         names = ", ".join(window.name for window in program.windows)
         return "one_stage", f"windows close between events of one order, in one task: {names}"
@@ -74,9 +74,8 @@ def _text(program: Program, flow: Dataflow | None) -> list[str]:
         lines += ["", "stages of a replay", *draw.stage_lines(flow)]
     plan, why = plan_of(program, flow)
     lines += ["", "execution", f"  engine: {_engine(program)}", *_isolation(program)]
-    lines += [f"  plan on Spark: {plan}", f"    because {why}"]
-    if program.compiled and not program.derives:
-        lines.append("    fused for files: one task reads, runs and writes, which costs less than moving the events")
+    lines += [f"  most parallel plan on Spark: {plan}", f"    because {why}"]
+    lines.append("    a replay of files is fused into one task where moving events costs more than running them")
     return lines
 
 

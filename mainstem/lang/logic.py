@@ -19,9 +19,7 @@ def condition(frame: Frame, node: ast.expr) -> Value:
     """The truth of `node` as a bool operand."""
     if isinstance(node, ast.BoolOp):
         with frame.scope():
-            return _short_circuit(
-                frame, node, [lambda i=i: _link(frame, node, i) for i in range(len(node.values))], "bool"
-            )
+            return _short_circuit(frame, node, [lambda i=i: _link(frame, node, i) for i in range(len(node.values))])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = condition(frame, node.operand)
         return frame.let(node, f"not {inner.text}", inner.names, "bool")
@@ -234,7 +232,7 @@ def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
     return Value(result, base, flag if nullable else None)
 
 
-def _short_circuit(frame: Frame, node: ast.BoolOp, parts: list[Any], base: str) -> Value:
+def _short_circuit(frame: Frame, node: ast.BoolOp, parts: list[Any]) -> Value:
     return _chain(frame, node, parts, "" if isinstance(node.op, ast.And) else "not ")
 
 

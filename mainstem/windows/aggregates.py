@@ -26,6 +26,7 @@ _BASES: dict[str, tuple[str, ...]] = {
 _EVERY_BASE = ("int", "float", "bool", "str", "bytes", "datetime")
 _GIVES = {"count": "int", "avg": "float", "distinct": "int", "any": "bool", "all": "bool"}
 _BASE_OF = {int: "int", float: "float", bool: "bool"}
+_IN_ORDER = ("first", "last", "fold")  # what the order of events decides, whatever the column
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,6 @@ class Aggregate:
     column: str | None = None
     step: Callable[[Any, Any], Any] | None = None
     start: Any = None
-    commutative: bool = True
 
     def type(self, column: Type | None) -> Type:
         """The type of the result for a column of this type."""
@@ -57,7 +57,7 @@ class Aggregate:
         """Whether the order of events matters: sums of floats are rounded at every step."""
         if self.op in ("sum", "avg"):
             return column is not None and column.base == "float"
-        return not self.commutative
+        return self.op in _IN_ORDER
 
     def declared(self, column: Type | None) -> str:
         """All that its results depend on."""
@@ -112,21 +112,16 @@ def all_(column: str) -> Aggregate:
 
 def first(column: str) -> Aggregate:
     """The value of the first event, in the total order."""
-    return _of("first", column, commutative=False)
+    return _of("first", column)
 
 
 def last(column: str) -> Aggregate:
     """The value of the last event, in the total order."""
-    return _of("last", column, commutative=False)
+    return _of("last", column)
 
 
-def fold(
-    step: Callable[[Any, Any], Any], start: int | float | bool, column: str, *, commutative: bool = False
-) -> Aggregate:
-    """`acc = step(acc, value)` over the events in order, beginning with `start`; the result has the type of `start`.
-
-    `commutative=True` says that the order of events makes no difference.
-    """
+def fold(step: Callable[[Any, Any], Any], start: int | float | bool, column: str) -> Aggregate:
+    """`acc = step(acc, value)` over the events in order, beginning with `start`; the result has the type of `start`."""
     name = getattr(step, "__name__", repr(step))
     if not callable(step):
         raise ProgramError(f"fold({step!r}) is no function", remedy="pass a function of the result so far and a value")
@@ -136,7 +131,7 @@ def fold(
         )
     if type(start) is int and not INT64_MIN <= start <= INT64_MAX:
         raise ProgramError(f"fold({name}) starts with {start}", remedy="start with an int of 64 bits")
-    return _of("fold", column, step=step, start=start, commutative=commutative)
+    return _of("fold", column, step=step, start=start)
 
 
 def _of(op: Op, column: Any, **more: Any) -> Aggregate:

@@ -70,7 +70,7 @@ AGGREGATES: dict[str, Any] = {
     "last_ok": ms.last("ok"),
     "fold_f": ms.fold(alternating, 0.0, "kwh"),
     "fold_i": ms.fold(polynomial, 7, "units"),
-    "fold_s": ms.fold(longest, 0, "place", commutative=True),
+    "fold_s": ms.fold(longest, 0, "place"),
 }
 
 
