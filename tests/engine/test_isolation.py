@@ -18,7 +18,8 @@ from mainstem.testing.serially import run_in_order, serial_order
 
 TRANSACTIONS = 10_000
 RUN = 2_500  # transactions; a run is repeated until there are enough, and until what is allowed was seen
-RUNS_MAX = 80
+RUNS_MAX = 240
+LONGEST = 6  # doublings of a transaction's work
 WORK = 700  # turns twice: some microseconds, in which others come along
 SEEN = {"PL1": {"G1a", "G1b", "G1c"}, "PL2": {"G2"}, "PL3": set(), "PL4": set()}
 """What each level allows and the next one forbids. PL3 may leave the order of events, but threads that share a core
@@ -31,7 +32,7 @@ def run(events: pa.Table, level: str, protocol: str, threads: int, **options: An
 
 def grown(work: int, turn: int) -> int:
     """On a busy machine threads rarely meet: what was not seen yet gets longer and longer transactions."""
-    return work << turn // 12
+    return work << min(turn // 12, LONGEST)
 
 
 def contend(level: str, protocol: str, threads: int, transactions: int, size: int, work: int = WORK) -> None:

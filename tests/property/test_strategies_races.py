@@ -49,14 +49,16 @@ def test_without_locks_it_breaks(module: ModuleType) -> None:
 
 
 def test_uncompiled_it_breaks_too() -> None:
-    """About every fourth of these cases does."""
+    """About every fourth of these cases does; fewer on a busy machine, where threads rarely meet."""
     broken = 0
     with switching_often():
-        for seed in range(60):
+        for seed in range(600):
             case = strategy_case(seed)
             expected = case.run(engine="oracle")
             try:
                 case.check(expected, engine="nolock", jit=False, threads=4)
             except AssertionError:
                 broken += 1
-    assert broken >= 3
+            if broken == 3:
+                return
+    pytest.fail(f"nolock kept the order in all but {broken} cases: the other tests prove nothing")
