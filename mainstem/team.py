@@ -3,7 +3,8 @@
 A batch may take less than a millisecond, so its threads stay between batches, each asleep on a lock of its own.
 Releasing that lock is the cheapest way to wake a thread from Python: one system call, no queue, no condition variable.
 It takes 10 to 20 µs until the thread runs. The way back would take as long again, so the caller looks out for the
-others for some microseconds before it sleeps too, and they do the same for the next task.
+others for some microseconds before it sleeps too, and they do the same for the next task (`waiting.py`). A task that is
+compiled as a whole (`Compiled`) they then begin without Python.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mainstem.jit import JIT_ENABLED
+from mainstem.thread_words import AWAITED, BEGUN, ENDED, STARTED, THREAD_WORDS
 
 Task = Callable[[int], None]
 _WORKER = "mainstem-worker-"
@@ -27,7 +29,14 @@ _WORKER = "mainstem-worker-"
 STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
 
-LINE = 8  # words of 8 bytes in a cache line: words that different threads write lie that far apart
+
+class Compiled(Protocol):
+    """A task that is a compiled function: calling it calls `invoke(function, context, 0, worker)`."""
+
+    function: int
+    context: int
+
+    def __call__(self, worker: int) -> None: ...
 
 
 class _Run:
@@ -35,6 +44,8 @@ class _Run:
 
     def __init__(self, task: Task, control: np.ndarray | None) -> None:
         self.task, self.control = task, control
+        self.function = int(getattr(task, "function", 0))  # 0: not compiled
+        self.context = int(getattr(task, "context", 0))
         self.errors: list[BaseException] = []  # in order of time
 
     def work(self, worker: int) -> None:
@@ -53,45 +64,66 @@ class _Run:
 class _Thread:
     """A sleeping thread; `start` wakes it for one run, `finish` waits for its end.
 
-    Counters decide, locks only wake: an interrupt may end `finish` anywhere, and it is called again then. Who was woken
-    looks at the counters, and may find nothing new.
+    Numbers decide (`waiting.py`), locks only wake: an interrupt may end `finish` anywhere, and it is called again then.
+    Who was woken looks at the numbers, and may find nothing new.
     """
 
-    def __init__(self, worker: int) -> None:
-        self._worker = worker
-        self._run: _Run | None = None
-        self._started, self._begun, self._ended, self._looking, self._awaited = np.zeros((5, LINE), np.int64)
+    def __init__(self, worker: int, words: np.ndarray) -> None:
+        """`words` are those of all threads of a team."""
+        self._worker, self._words = worker, words
+        self._at = (worker - 1) * THREAD_WORDS
+        words[self._at : self._at + THREAD_WORDS] = 0  # another one may have had the place
+        self._runs: list[_Run | None] = [None, None]  # by number: the one at hand, and one that follows it
         self._wake, self._finished = threading.Lock(), threading.Lock()
         self._wake.acquire()
         self._finished.acquire()
         self._thread = threading.Thread(target=self._loop, name=f"{_WORKER}{worker}", daemon=True)
         self._thread.start()
 
+    def _word(self, place: int) -> int:
+        return int(self._words[self._at + place])
+
+    @property
+    def idle(self) -> bool:
+        return self._word(ENDED) == self._word(STARTED)
+
+    def expect(self, run: _Run | None) -> None:
+        """The next run is this one."""
+        self._runs[(self._word(STARTED) + 1) % 2] = run
+
     def start(self, run: _Run | None) -> None:
         """`None` ends the thread. One that is awake has begun when this returns, or nearly always."""
-        self._run = run
+        self.expect(run)
         signals, short = _signals(), run is not None and run.control is not None
         settling = signals.SETTLING if short else signals.SETTLING_SERIAL
-        signals.tell(self._started, int(self._started[0]) + 1, self._looking, self._begun, settling)
+        function, context = (0, 0) if run is None else (run.function, run.context)
+        signals.tell(self._words, self._at, function, context, settling)
         _open(self._wake)
+
+    def wake(self) -> None:
+        """After another way to start it. Before, it has ended its last run: nobody needs that any more."""
+        self._runs[(self._word(STARTED) + 1) % 2] = None
+        if self._word(BEGUN) < self._word(STARTED):
+            _open(self._wake)
 
     def let_begin(self) -> None:
         """Leaves Python's lock to the thread until it runs, or for some microseconds: a caller that goes on in Python
         would keep it waiting for as long as that takes."""
-        started = int(self._started[0])
-        if self._begun[0] < started:
-            _signals().wait_briefly(self._begun, 0, started)
+        started = self._word(STARTED)
+        if self._word(BEGUN) < started:
+            _signals().wait_briefly(self._words, self._at + BEGUN, started)
 
     def finish(self) -> None:
         """Returns at once when nothing is running."""
-        started = int(self._started[0])
-        if self._ended[0] < started:
-            _signals().wait_briefly(self._ended, 0, started)
-        while self._ended[0] < started:
-            self._awaited[0] = 1
+        started = self._word(STARTED)
+        if self._word(ENDED) < started:
+            _signals().wait_briefly(self._words, self._at + ENDED, started)
+        while self._word(ENDED) < started:
+            self._words[self._at + AWAITED] = 1
             _open(self._wake)  # an interrupt may have come before
             self._finished.acquire()
-        self._awaited[0] = 0
+        self._words[self._at + AWAITED] = 0
+        self._runs[:] = None, None  # a sleeping thread must not keep the batch's arrays alive
 
     def end(self) -> None:
         self.finish()
@@ -106,17 +138,17 @@ class _Thread:
     def _loop(self) -> None:
         runs = 0
         while True:
-            _signals().look_out(self._ended, runs, self._awaited, self._looking, self._started)
+            runs = _signals().look_out(self._words, self._at, runs, self._worker)
             _open(self._finished)
-            while self._started[0] == runs:
+            while self._word(STARTED) == runs:
                 self._wake.acquire()
             runs += 1
-            self._begun[0] = runs
-            run, self._run = self._run, None
+            self._words[self._at + BEGUN] = runs
+            run, self._runs[runs % 2] = self._runs[runs % 2], None
             if run is None:
                 return
             run.work(self._worker)
-            run = None  # a sleeping thread must not keep the batch's arrays alive
+            run = None
 
 
 def _open(lock: threading.Lock) -> None:
@@ -141,6 +173,8 @@ class Team:
 
     def _begin(self) -> None:
         self._others: list[_Thread] = []
+        self._words = np.zeros(max(1, self.threads - 1) * THREAD_WORDS, np.int64)
+        self._last: _Run | None = None  # that was sent to all threads, and whose caller has not joined them
         self._entry = threading.Lock()
         self._callers_core = -1
 
@@ -175,6 +209,26 @@ class Team:
                 thread.start(run)
             for thread in self._others[:1]:
                 thread.let_begin()
+            self._last = run if most is None else None
+
+    def _pass_on(self, run: _Run, then: _Run) -> bool:
+        """Takes part in a run; the moment that all have ended it, the others begin another. False: they have not.
+
+        Others who want the team wait meanwhile. If they have had it, there is nothing to be passed on.
+        """
+        with self._entry:
+            if self._last is not run or not run.function or not then.function:
+                return False
+            for thread in self._others:
+                thread.expect(then)
+            passed = _signals().pass_on(
+                self._words, len(self._others), run.function, run.context, then.function, then.context
+            )
+            if passed:
+                self._last = then
+                for thread in self._others:
+                    thread.wake()
+            return bool(passed)
 
     def _await(self, run: _Run) -> None:
         """Also when interrupts arrive meanwhile, as in `_run_together`; returns at once when the run was never sent."""
@@ -204,13 +258,14 @@ class Team:
     def _get_ready(self) -> None:
         self._finish_all()  # a task beside, or after a second interrupt
         while len(self._others) < self.threads - 1:
-            self._others.append(_Thread(len(self._others) + 1))
+            self._others.append(_Thread(len(self._others) + 1, self._words))
             self._callers_core = -1
         self._spread()
 
     def _finish_all(self) -> None:
         for thread in self._others:
             thread.finish()
+        self._last = None
 
     def _spread(self) -> None:
         """Keeps the others off the core of the caller.
@@ -266,17 +321,26 @@ class Together:
     def start(self) -> None:
         self._team._send(self._run)
 
-    def join(self) -> None:
-        """Takes part, returns when all have returned, and raises the first exception of any, also when asked again."""
+    def join(self, then: Together | None = None) -> bool:
+        """Takes part, returns when all have returned, and raises the first exception of any, also when asked again.
+
+        `then` is what comes next: gives whether the others have begun it, as they do when both are compiled.
+        """
+        if then is not None and not self._run.errors and self._team._pass_on(self._run, then._run):
+            return True
         if not self._run.errors:
             self._run.work(0)
         self._team._await(self._run)
         if self._run.errors:
             raise self._run.errors[0]
+        return False
 
-    def stop(self, error: BaseException) -> None:
-        """Tells all to return, and waits for them."""
+    def give_up(self, error: BaseException) -> None:
+        """Tells all to return as soon as they can."""
         self._run.fail(error)
+
+    def wait(self) -> None:
+        """Returns when nobody is at it."""
         self._team._await(self._run)
 
 
@@ -359,16 +423,17 @@ class _InPython:
     SETTLING = SETTLING_SERIAL = 0
 
     @staticmethod
-    def wait_briefly(counters: np.ndarray, index: int, value: int) -> None:
+    def wait_briefly(words: np.ndarray, at: int, value: int) -> None:
         pass
 
     @staticmethod
-    def tell(started: np.ndarray, value: int, looking: np.ndarray, begun: np.ndarray, settling: int) -> None:
-        started[0] = value
+    def tell(words: np.ndarray, at: int, function: int, context: int, settling: int) -> None:
+        words[at + STARTED] += 1
 
     @staticmethod
-    def look_out(ended: np.ndarray, value: int, awaited: np.ndarray, looking: np.ndarray, started: np.ndarray) -> None:
-        ended[0] = value
+    def look_out(words: np.ndarray, at: int, ended: int, worker: int) -> int:
+        words[at + ENDED] = ended
+        return ended
 
 
 @functools.cache

@@ -22,6 +22,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors",),
     ("jit",),
     ("atomics", "atomics_plain", "bits", "bits_plain"),
+    ("pointers", "thread_words"),
     ("waiting",),
     ("team",),
     ("schema",),

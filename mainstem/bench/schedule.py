@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from mainstem.bench.engines import AUTO, NOLOCK, SERIAL, WAYS, Runner, Way, batches_of, get_ready
 from mainstem.bench.grid import Point, Series, points_of
 from mainstem.bench.measure import Contender, Figure, disagreements, load_note, take_turns
-from mainstem.bench.scaling import plain_scaling
+from mainstem.engine.scaling import plain_scaling
 from mainstem.gate import EventBatch
 
 TRIAL_EVENTS = 2_048  # at least, in whole batches

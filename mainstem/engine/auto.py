@@ -348,6 +348,7 @@ class AutoExecutor(ParallelExecutor):
     def _make_plan(self, numbered: Numbered, arrays: dict[str, Any], first: int) -> Plan:
         found = self._properties(numbered, arrays, first)
         self.memory.begin_plan(found)
+        self._costs = known_costs(self._at_once) or self._costs  # they may have been measured anew
         assert self._costs is not None
         predicted = {s: predict(s, found, self._costs, self._at_once) for s in (SERIAL, *SAFE)}
         seconds = {s.label: time / found.operations for s, time in predicted.items()}

@@ -4,6 +4,10 @@ The figure of a strategy is the time per operation that it adds to the work itse
 waiting. It is measured with the strategies themselves, so it is right by construction on any machine. Measuring takes
 less than a second, but on a new machine all strategies must be compiled first, which takes a minute: a process of its
 own does both, and runs go on without it (`python -m mainstem.engine.calibrate`).
+
+Who uses the machine meanwhile makes figures too high, by a factor of ten and more, and never too low. So plain loops
+beside them tell whether the machine was left alone; if not, it is measured again later, and of all figures the lowest
+are kept.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +28,7 @@ import pyarrow as pa
 from mainstem.engine.model import Costs
 from mainstem.engine.options import SAFE, Strategy
 from mainstem.engine.parallel import ParallelExecutor
+from mainstem.engine.scaling import plain_scaling
 from mainstem.gate import Columns, EventBatch
 from mainstem.gate.batch import constant_kind, fresh, identity
 from mainstem.jit import cache_folder
@@ -35,6 +41,9 @@ TRANSACTIONS, ROWS, OPS_EACH = 4_096, 50_000, 2
 ROUNDS, REPEATS = 3, 4  # a slow moment of the machine hits one round of a strategy, not all its figures
 STARTS_MOST = 3  # of measuring, per process
 SMALL = 64  # transactions of a batch that shows what starting a strategy costs
+QUIET = 0.9  # of what threads could do: plain loops that do as much were left alone
+BUSY_TURNS = 5  # that a machine is measured which is never left alone
+RETRY_SECONDS = 60.0  # until that is tried again by the same process
 
 Cell = Table(TableSchema("Cell", (Type("int"),), True, (Field("value", Type("int"), 0),)))
 
@@ -44,35 +53,63 @@ def _step(e):  # type: ignore[no-untyped-def]
     Cell[e.b].value -= e.x
 
 
+@dataclass(frozen=True)
+class Figures:
+    """What was measured on this machine so far."""
+
+    seconds: dict[str, tuple[float, float]]  # by label: the fastest run of a small batch, and of a large one
+    quiet: bool  # whether nobody else used the machine, once
+    turns: int  # how often it was measured
+
+    @property
+    def doubtful(self) -> bool:
+        return not self.quiet and self.turns < BUSY_TURNS
+
+    @property
+    def costs(self) -> Costs:
+        return {label: _costs(*pair) for label, pair in self.seconds.items()}
+
+    def joined(self, other: Figures) -> Figures:
+        pairs = {label: other.seconds.get(label, pair) for label, pair in self.seconds.items()}
+        lowest = {
+            label: (min(small, pairs[label][0]), min(large, pairs[label][1]))
+            for label, (small, large) in self.seconds.items()
+        }
+        return Figures(lowest, self.quiet or other.quiet, self.turns + other.turns)
+
+
 def known_costs(threads: int) -> Costs | None:
-    """Kept figures of this machine and number of threads. When there are none yet, has them measured meanwhile."""
+    """Kept figures of this machine and number of threads. When there are none yet, or the machine was not left alone,
+    has them measured meanwhile."""
     found = _read(_path(threads))
-    if _complete(found):
-        return found
-    _measure_meanwhile(threads)
-    return None
+    if found is None or found.doubtful:
+        _measure_meanwhile(threads)
+    return None if found is None else found.costs
 
 
 def calibrate(threads: int) -> Costs:
-    """Measures now, and keeps the figures."""
-    found = measure(list(SAFE), threads)
-    path = _path(threads)
+    """Measures now, and keeps the figures, or those from before that are lower."""
+    found, kept, path = measure(list(SAFE), threads), _read(_path(threads)), _path(threads)
+    if kept is not None:
+        found = found.joined(kept)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(found))
+    temporary.write_text(json.dumps(asdict(found)))
     os.replace(temporary, path)
-    return found
+    return found.costs
 
 
 _started: dict[int, list[subprocess.Popen[bytes]]] = {}
+_started_at: dict[int, float] = {}
 
 
 def _measure_meanwhile(threads: int) -> None:
-    """Unless it is on its way. What died is begun again, a few times; the lock sees to once per machine.
+    """Unless it is on its way. What died is begun again, a few times; what ended, too, if it is asked for again after
+    some time. The lock sees to once per machine.
 
     `MAINSTEM_CALIBRATE=0` forbids it: then `auto` makes no plan until somebody calls `calibrate`.
     """
     started = _started.setdefault(threads, [])
-    under_way = bool(started) and started[-1].poll() is None
+    under_way = bool(started) and _goes_on(started[-1], threads)
     if under_way or len(started) == STARTS_MOST or os.environ.get("MAINSTEM_CALIBRATE") == "0":
         return
     command = [sys.executable, "-m", "mainstem.engine.calibrate", str(threads)]
@@ -88,24 +125,34 @@ def _measure_meanwhile(threads: int) -> None:
             start_new_session=True,
         )
         started.append(child)
+        _started_at[threads] = time.monotonic()
+
+
+def _goes_on(child: subprocess.Popen[bytes], threads: int) -> bool:
+    """Whether it is at it, or has ended so well that there is nothing to repeat yet."""
+    ended = child.poll()
+    return ended is None or (ended == 0 and time.monotonic() < _started_at[threads] + RETRY_SECONDS)
 
 
 def _path(threads: int) -> Path:
     return cache_folder() / f"calibration-{os.cpu_count()}-{threads}.json"
 
 
-def measure(strategies: list[Strategy], threads: int) -> Costs:
+def measure(strategies: list[Strategy], threads: int) -> Figures:
     program = _program()
     large, small = _batch(TRANSACTIONS), _batch(SMALL)
     executor = ParallelExecutor(program, _state(program), strategies[0], threads=threads)
     best: dict[tuple[str, int], float] = {}
+    scaling = 0.0
     for _ in range(ROUNDS):
         for strategy in strategies:
             executor.strategy = strategy
             for batch in (small, large):
                 place = (strategy.label, len(batch))
                 best[place] = min(best.get(place, float("inf")), _best(executor, batch))
-    return {s.label: _costs(best[s.label, SMALL], best[s.label, TRANSACTIONS]) for s in strategies}
+        scaling = max(scaling, plain_scaling(threads))
+    seconds = {s.label: (best[s.label, SMALL], best[s.label, TRANSACTIONS]) for s in strategies}
+    return Figures(seconds, scaling >= QUIET * threads, 1)
 
 
 def _costs(small: float, large: float) -> tuple[float, float]:
@@ -141,21 +188,22 @@ def _batch(count: int) -> EventBatch:
     return EventBatch(constant_kind(0, count), ts, [Columns(identity(count), columns)], (count,))
 
 
-def _complete(found: Costs) -> bool:
-    return set(found) >= {s.label for s in SAFE}
-
-
-def _read(path: Path) -> Costs:
+def _read(path: Path) -> Figures | None:
+    """None where there is no file, or none for all strategies."""
     try:
-        return {label: (float(a), float(b)) for label, (a, b) in json.loads(path.read_text()).items()}
-    except (OSError, ValueError):
-        return {}
+        kept = json.loads(path.read_text())
+        pairs = {label: (float(small), float(large)) for label, (small, large) in kept["seconds"].items()}
+        figures = Figures(pairs, bool(kept["quiet"]), int(kept["turns"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return figures if set(pairs) >= {s.label for s in SAFE} else None
 
 
 def _main(threads: int) -> None:
     with open(cache_folder() / "calibration.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it, perhaps for another number of threads
-        if not _complete(_read(_path(threads))):
+        kept = _read(_path(threads))
+        if kept is None or kept.doubtful:
             calibrate(threads)
 
 

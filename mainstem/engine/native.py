@@ -46,6 +46,16 @@ def _slot(context: Any, builder: Any, base: Any, number: Any) -> tuple[Any, Any]
 
 
 @intrinsic
+def word(typing_context: Any, base: Any, number: Any) -> Any:
+    """A number of a context, in the place of an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _slot(context, builder, arguments[0], arguments[1])[0]
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
 def take(typing_context: Any, base: Any, number: Any, dtype: Any) -> Any:
     array_type = types.Array(dtype.dtype, 1, "C")
 

@@ -34,7 +34,7 @@ from mainstem.errors import MainstemError
 from mainstem.gate import EventBatch
 from mainstem.lang import Program
 from mainstem.state import State
-from mainstem.team import Later, default_threads
+from mainstem.team import Later, Task, default_threads
 
 
 class ParallelExecutor(Executor):
@@ -150,26 +150,35 @@ class ParallelExecutor(Executor):
         arrays["ret"].fill(0)
         own = {**arrays, **self._own_arrays(self.threads)}
         staged.work = self._work(staged.strategy, numbered, own, 0)
-        staged.prepare(stage_work(staged.work), not self.jit)
+        crew = stage_work(staged.work)
+        if not self.jit:
+            crew.task = _quietly_each(crew.task)
+        staged.prepare(crew)
 
     def _stage_serially(self, staged: Staged) -> None:
         """Another thread is to run all of it. Where that meets a new key, it stops, and the caller goes on."""
         arrays, operations, crew = staged.arrays, staged.operations, Later(2)
-        call = self._serial_call(arrays, 0, len(arrays["kind"]))
+        call, spent = self._serial_call(arrays, 0, len(arrays["kind"])), 0.0
+
+        def run(worker: int) -> None:
+            nonlocal spent
+            if worker == 1:
+                start = time.thread_time()  # it may have to wait for Python's lock before it sees that it has ended
+                call()
+                spent = time.thread_time() - start
 
         def go_on() -> float:
             if not self._stopped_early(arrays):
-                return 0.0
+                return spent
             with self._quietly():
                 operations.list_keys(arrays)
                 start = time.perf_counter()
                 self._go_on_serially(arrays)
-                return time.perf_counter() - start
+                return spent + time.perf_counter() - start
 
         staged.complete = go_on
-        crew.run(lambda worker: call() if worker == 1 else None)
-        # The thread's own time: it may have to wait for Python's lock before it sees that it has ended.
-        staged.prepare(crew, not self.jit, time.thread_time)
+        crew.run(run if self.jit else _quietly_each(run))
+        staged.prepare(crew)
 
     def _change_memory(self) -> None:
         """The last batch may be running in the memory that this one would get."""
@@ -186,6 +195,7 @@ class ParallelExecutor(Executor):
     def _ran(self, staged: Staged, work: Work) -> Ran:
         staged.clock.construct = staged.seconds_construct
         breakdown = staged.clock.breakdown([work], 0.0)
+        staged.seconds_threads = breakdown.threads
         self._head_start.learn_cost(breakdown.useful + breakdown.abort, len(work.todo))
         return Ran(work.strategy.label, staged.why, self.threads, breakdown, work.retries)
 
@@ -370,6 +380,16 @@ class ParallelExecutor(Executor):
     def _mark_rows(self, table: int, rows: np.ndarray) -> None:
         if self.track:
             self._marks[table][rows] = self._mark
+
+
+def _quietly_each(task: Task) -> Task:
+    """What NumPy does about overflows is a setting of each thread."""
+
+    def quiet(worker: int) -> None:
+        with np.errstate(all="ignore"):
+            task(worker)
+
+    return quiet
 
 
 def _on_its_way() -> MainstemError:

@@ -38,48 +38,41 @@ class Staged:
     why: str
     seconds_keys: float  # of resolving its keys
     clock: Any
-    complete: Callable[[], float] = lambda: 0.0  # does what is left when its threads have ended; gives seconds
+    complete: Callable[[], float] = lambda: 0.0  # does what is left when its threads have ended; gives their seconds
 
     def __post_init__(self) -> None:
         self.work: Work | None = None  # of a strategy that is not serial
         self.shared = False  # between threads, though no plan of `auto` says so
         self.seconds_construct = 0.0  # of all else before it started
         self.seconds_run = 0.0  # that the caller had nothing else to do
-        self.seconds_threads = 0.0  # of all threads, from when each began until it had ended
+        self.seconds_threads = 0.0  # of all threads, from when each began until it had ended; of a strategy: at the end
         self._running: Together | None = None
-        self._spent: list[float] = []
 
-    def prepare(self, crew: Later, quiet: bool, now: Callable[[], float] = time.perf_counter) -> None:
-        """From now on it can start; `quiet` as uncompiled code has to be."""
-        task, spent = crew.task, [0.0] * crew.threads
-
-        def timed(worker: int) -> None:
-            start = now()
-            if quiet:  # what NumPy does about overflows is a setting of each thread
-                with np.errstate(all="ignore"):
-                    task(worker)
-            else:
-                task(worker)
-            spent[worker] = now() - start
-
-        self._spent = spent
-        self._running = team(crew.threads).together(timed, crew.control)
+    def prepare(self, crew: Later) -> None:
+        """From now on it can start."""
+        self._running = team(crew.threads).together(crew.task, crew.control)
 
     def start(self) -> None:
         assert self._running is not None
         self._running.start()
 
-    def join(self) -> None:
-        """Takes part until all its transactions have ended."""
+    def join(self, then: Staged | None = None) -> bool:
+        """Takes part until all its transactions have ended; gives whether `then` was begun at once."""
         assert self._running is not None
         start = time.perf_counter()
-        self._running.join()
-        self.seconds_threads = sum(self._spent) + self.complete()
+        begun = self._running.join(None if then is None else then._running)
+        self.seconds_threads = self.complete()
         self.seconds_run = time.perf_counter() - start
+        return begun
 
-    def stop(self, error: BaseException) -> None:
+    def give_up(self, error: BaseException) -> None:
         assert self._running is not None
-        self._running.stop(error)
+        self._running.give_up(error)
+
+    def wait(self) -> None:
+        """Returns when nobody is at it, whether all its transactions have ended or not."""
+        assert self._running is not None
+        self._running.wait()
 
 
 class Staging(Protocol):
@@ -111,6 +104,7 @@ class Pipeline:
     def __init__(self, executor: Staging) -> None:
         self._executor = executor
         self._running: Staged | None = None
+        self._following: Staged | None = None  # begins when that one ends
         self._ended: Staged | None = None
         self._process = os.getpid()
         self._lap_began = self._outside = 0.0  # when the last batch was over; seconds since then that are not ours
@@ -128,12 +122,13 @@ class Pipeline:
                 if self._ended is not None:
                     yield from self._hand_over(self._conclude(), True)
                 batch, staged, failure = self._prepare_next(stream, seq)
-                self._finish()
-                if staged is not None and staged.operations.outgrown(staged.arrays):
-                    staged, failure = self._prepare_again(staged)
-                if staged is not None:
-                    self._start(staged)
-                else:
+                begun = self._turn_to(staged)
+                if not begun and staged is not None:
+                    if staged.operations.outgrown(staged.arrays):
+                        staged, failure = self._prepare_again(staged)
+                    if staged is not None:
+                        self._start(staged)
+                if staged is None:
                     if self._ended is not None:
                         yield from self._hand_over(self._conclude(), True)
                     if failure is not None:
@@ -150,8 +145,11 @@ class Pipeline:
                 self._finish()
             raise
         except BaseException as error:
-            if self._running is not None:
-                self._running.stop(error)
+            on_their_way = [staged for staged in (self._running, self._following) if staged is not None]
+            for staged in on_their_way:
+                staged.give_up(error)
+            for staged in on_their_way:
+                staged.wait()
             raise
 
     def _hand_over(self, result: BatchResult, overlapped: bool) -> Iterator[BatchResult]:
@@ -186,9 +184,20 @@ class Pipeline:
 
     def _finish(self) -> None:
         """Returns when no transaction is running."""
-        if self._running is not None:
-            self._running.join()
-            self._running, self._ended = None, self._running
+        self._turn_to(None)
+
+    def _turn_to(self, following: Staged | None) -> bool:
+        """Returns when no transaction of the batch is running that is now; gives whether those of the following are.
+
+        They may begin at once where both are compiled: such a batch adds no keys, so the one that follows is right as
+        it was prepared.
+        """
+        if self._running is None:
+            return False
+        self._following = following  # before it starts: an interrupt must find it
+        begun = self._running.join(following)
+        self._ended, self._running, self._following = self._running, following if begun else None, None
+        return begun
 
     def _conclude(self) -> BatchResult:
         ended, self._ended = self._ended, None

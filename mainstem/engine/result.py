@@ -20,6 +20,11 @@ class Breakdown:
     explore: float = 0.0  # looking for work that can run
     abort: float = 0.0  # undoing and repeating
 
+    @property
+    def threads(self) -> float:
+        """All that threads did together."""
+        return self.useful + self.sync + self.lock + self.explore + self.abort
+
 
 @dataclass(frozen=True)
 class Ran:

@@ -13,7 +13,9 @@ from mainstem.engine.entry import Bound, EntryPoint
 from mainstem.engine.kernels.control import CLOCKS, CONTROL_WORDS
 from mainstem.engine.layout import Batch, Graph, Layout, Numbered, Versions
 from mainstem.engine.options import Strategy
+from mainstem.engine.tasks import task_of
 from mainstem.engine.weights import Weights
+from mainstem.team import Task
 
 _OF_BATCH = {field.name for field in fields(Batch)}
 
@@ -93,6 +95,10 @@ class Work:
     def direct(self) -> Bound:
         """The entry point that runs whole transactions in place."""
         return self._direct.bind({**self.arrays, **self._named})
+
+    def task(self, module: str, kernel: str, bound: Bound, *arguments: Any) -> Task:
+        """A kernel that runs transactions by an entry point, for all workers to call."""
+        return task_of(module, kernel, self.jit, bound, *arguments)
 
     def on_versions(self, versions: Versions, *, parts: bool, name: str) -> None:
         """Builds its vertices. Records of versions follow when all works of the batch have theirs."""

@@ -130,6 +130,11 @@ def test_measuring_is_begun_again_when_it_died(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(calibrate, "_started", {})
     monkeypatch.delenv("MAINSTEM_CALIBRATE", raising=False)
     counts = []
+    calibrate._measure_meanwhile(3)
+    children[-1].ended = 0  # well: nothing is repeated so soon
+    calibrate._measure_meanwhile(3)
+    assert len(children) == 1
+    children.clear()
     for _ in range(6):
         calibrate._measure_meanwhile(2)
         calibrate._measure_meanwhile(2)  # on its way
@@ -145,10 +150,38 @@ def test_what_was_measured_meanwhile_is_not_measured_again(tmp_path: Path, monke
     monkeypatch.setattr(calibrate, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(calibrate, "calibrate", measured.append)
     calibrate._main(2)
-    calibrate._path(2).write_text(json.dumps(FIGURES))
+    kept = {"seconds": FIGURES, "quiet": True, "turns": 1}
+    calibrate._path(2).write_text(json.dumps(kept))
     calibrate._main(2)
     calibrate._main(4)
     assert measured == [2, 4]
+    calibrate._path(2).write_text(json.dumps({**kept, "quiet": False}))  # somebody else used the machine
+    calibrate._main(2)
+    calibrate._path(2).write_text(json.dumps({**kept, "quiet": False, "turns": calibrate.BUSY_TURNS}))
+    calibrate._main(2)
+    assert measured == [2, 4, 2]
+
+
+def test_the_lowest_figures_are_kept_and_a_busy_machine_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    turns = iter([((9e-6, 4e-3), False), ((8e-6, 5e-3), True), ((9e-6, 1e-3), False)])
+
+    def measure(strategies: list[Strategy], threads: int) -> calibrate.Figures:
+        pair, quiet = next(turns)
+        return calibrate.Figures({s.label: pair for s in strategies}, quiet, 1)
+
+    monkeypatch.setattr(calibrate, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(calibrate, "_measure_meanwhile", asked.append)
+    monkeypatch.setattr(calibrate, "measure", measure)
+    calibrate.calibrate(2)
+    assert calibrate.known_costs(2) == calibrate.Figures({s.label: (9e-6, 4e-3) for s in SAFE}, False, 1).costs
+    assert asked == [2]
+    calibrate.calibrate(2)
+    calibrate.calibrate(2)
+    assert calibrate.known_costs(2) == calibrate.Figures({s.label: (8e-6, 1e-3) for s in SAFE}, True, 3).costs
+    assert asked == [2]
 
 
 def properties(**changes: Any) -> Properties:

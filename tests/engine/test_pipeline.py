@@ -77,9 +77,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         running.add(id(self))
         start(self)
 
-    def noted_join(self: Staged) -> None:
-        join(self)
+    def noted_join(self: Staged, then: Staged | None = None) -> bool:
+        begun = join(self, then)
         running.discard(id(self))
+        if begun:
+            running.add(id(then))
+        return begun
 
     for name in originals:
         monkeypatch.setattr(ParallelExecutor, name, noted(name))
@@ -420,7 +423,7 @@ def test_an_interrupt_stops_what_is_running() -> None:
     executor, _ = make("ledger_work", "lock", threads=2)
     with pytest.raises(KeyboardInterrupt):
         list(executor.run_all(interrupted()))
-    assert all(thread._ended[0] == thread._started[0] for thread in team(2)._others)
+    assert all(thread.idle for thread in team(2)._others)
 
 
 @pytest.mark.parametrize("strategy", [SERIAL, Strategy("inflight")], ids=lambda s: s.label)
@@ -528,7 +531,8 @@ class TestTogether:
 
         run = team(2).together(task, control)
         run.start()
-        run.stop(KeyboardInterrupt())
+        run.give_up(KeyboardInterrupt())
+        run.wait()
         assert control[STOP * LINE] == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +20,11 @@ import numpy as np
 import pytest
 
 from mainstem import team as module
+from mainstem.engine.entry import Bound
 from mainstem.engine.kernels.control import CONTROL_WORDS, LINE, STOP
+from mainstem.engine.load import load
 from mainstem.engine.strategies.nested import run_at_once
+from mainstem.engine.tasks import CompiledTask
 from mainstem.team import Errand, Team, default_threads, team
 
 
@@ -272,6 +277,110 @@ def test_an_interrupt_while_another_thread_has_the_team_comes_after_the_errand()
     assert done == [1]
     other.join()
     timer.join()
+
+
+class TestCompiledTasks:
+    """Threads go from one to the next without Python."""
+
+    @staticmethod
+    def task(seen: np.ndarray, rounds: int = 1) -> Any:
+        """Each worker adds 1 to its place of `seen`, so many times; the context is good as long as the task lives."""
+        made = CompiledTask(_adder(), Bound(0, 0, ()), (seen, rounds))
+        assert made.function and made.context
+        return made
+
+    @pytest.mark.parametrize("threads", [2, 4])
+    def test_each_begins_when_all_have_ended_the_one_before(self, threads: int) -> None:
+        made, seen = Team(threads), np.zeros(threads * LINE, np.int64)
+        runs = [made.together(self.task(seen, n + 1)) for n in range(200)]
+        runs[0].start()
+        begun = 0
+        for run, then in pairwise(runs):
+            if run.join(then):
+                begun += 1
+            else:  # on a busy machine somebody may come too late
+                then.start()
+        assert not runs[-1].join()
+        assert seen[0] >= seen[LINE] == sum(range(1, 201))
+        assert len(set(seen[LINE::LINE].tolist())) == 1
+        assert begun > 0
+        made.close()
+
+    def test_threads_that_sleep_are_woken(self) -> None:
+        made, seen = Team(2), np.zeros(2 * LINE, np.int64)
+        first, second = (made.together(self.task(seen)) for _ in range(2))
+        first.start()
+        time.sleep(0.01)  # it has ended, and sleeps
+        if not first.join(second):
+            second.start()
+        second.join()
+        assert seen[::LINE].tolist() == [2, 2]
+        made.close()
+
+    def test_nothing_is_passed_on_to_a_team_that_others_have_had(self) -> None:
+        made, seen, others = Team(2), np.zeros(2 * LINE, np.int64), list[int]()
+        first, second = (made.together(self.task(seen)) for _ in range(2))
+        first.start()
+        made.run(others.append)
+        assert not first.join(second)
+        second.start()
+        second.join()
+        assert seen[::LINE].tolist() == [2, 2] and sorted(others) == [0, 1]
+        made.close()
+
+    def test_what_python_has_to_call_is_not_passed_on(self) -> None:
+        made, seen, called = Team(2), np.zeros(2 * LINE, np.int64), list[int]()
+        first, second = made.together(self.task(seen)), made.together(called.append)
+        first.start()
+        assert not first.join(second)
+        second.start()
+        assert not second.join(first)
+        assert sorted(called) == [0, 1]
+        made.close()
+
+    def test_a_thread_that_does_not_end_is_not_waited_for_in_compiled_code(self) -> None:
+        """Somebody may press Ctrl-C: Python waits for it."""
+        made, seen = Team(2), np.zeros(2 * LINE, np.int64)
+        first, second = (made.together(self.task(seen)) for _ in range(2))
+        made._get_ready()
+        slow = threading.Event()
+        made._others[0].start(module._Run(lambda w: slow.wait(60) and None, None))
+        made._last = first._run
+        timer = threading.Timer(1.5, slow.set)
+        timer.start()
+        assert not first.join(second)
+        assert slow.is_set()
+        made.close()
+
+    def test_a_sleeping_team_keeps_nothing_alive(self) -> None:
+        made, seen = Team(2), np.zeros(2 * LINE, np.int64)
+        tasks = [self.task(seen) for _ in range(2)]
+        watched = [weakref.ref(task) for task in tasks]
+        first, second = map(made.together, tasks)
+        first.start()
+        if not first.join(second):
+            second.start()
+        second.join()
+        del first, second, tasks
+        assert [ref() for ref in watched] == [None, None]
+        made.close()
+
+
+@functools.cache
+def _adder() -> int:
+    source = """
+from mainstem.engine.native import word
+
+INT64 = np.dtype("i8")
+
+@entry
+def add(context, item, worker):
+    seen = take(context, 2, INT64)
+    for _ in range(word(context, 3)):
+        seen[worker * 8] += 1
+    return 0
+"""
+    return int(load(source, True)["add"].address)
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:

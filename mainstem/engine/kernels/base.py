@@ -25,6 +25,7 @@ from mainstem.atomics import (
 from mainstem.atomics import rest_at_work as rest
 from mainstem.jit import compile_kernel
 from mainstem.lang.direct import STRETCH_BITS
+from mainstem.pointers import invoke
 
 __all__ = [
     "STRETCH_BITS",
@@ -56,15 +57,3 @@ def byte_at(typing_context: Any, address: Any) -> Any:
         return builder.zext(builder.load(pointer), ir.IntType(64))
 
     return types.int64(types.int64), generate
-
-
-@intrinsic
-def invoke(typing_context: Any, address: Any, context_address: Any, item: Any, worker: Any) -> Any:
-    """Calls generated code: `function(context, item, worker)`; gives its abort code, 0 when it succeeded."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        function = ir.FunctionType(word, [word, word, word]).as_pointer()
-        return builder.call(builder.inttoptr(arguments[0], function), arguments[1:])
-
-    return types.int64(types.int64, types.int64, types.int64, types.int64), generate

@@ -32,11 +32,8 @@ def run_serial(work: Work, team: Crew) -> None:
 
 def run_nolock(work: Work, team: Crew) -> None:
     """All at once, guarded by nothing: wrong where transactions meet. An upper bound for the others."""
-    bound, kernels = work.direct(), load("locks", work.jit)
-    team.run(
-        lambda w: kernels.nolock_run(bound.function, bound.context, work.todo, work.control, work.clock, w),
-        work.control,
-    )
+    bound = work.direct()
+    team.run(work.task("locks", "nolock_run", bound, work.todo, work.control, work.clock), work.control)
 
 
 def run_lock(work: Work, team: Crew) -> None:
@@ -44,13 +41,10 @@ def run_lock(work: Work, team: Crew) -> None:
     bound, kernels, requests = work.direct(), load("locks", work.jit), work.numbered.requests
     locks = _locks(work)
     claim = kernels.choose_lock_claim(work.todo, requests.lo, requests.of, team.threads)
-    team.run(
-        lambda w: kernels.lock_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, *locks, claim, work.control,
-            work.clock, w,
-        ),
-        work.control,
-    )  # fmt: skip
+    task = work.task(
+        "locks", "lock_run", bound, work.todo, requests.lo, requests.of, *locks, claim, work.control, work.clock
+    )
+    team.run(task, work.control)
 
 
 def _locks(work: Work) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +60,7 @@ def _power_of_two(least: int) -> int:
 
 def run_inflight(work: Work, team: Crew) -> None:
     """Every transaction waits for those still running that it conflicts with."""
-    bound, kernels, requests = work.direct(), load("inflight", work.jit), work.numbered.requests
+    bound, requests = work.direct(), work.numbered.requests
     count, claims = len(work.todo), load("claims", work.jit)
     claim = claims.choose_claim(count, team.threads, requests.near)
     places = _power_of_two(min(PLACES_MOST, max(PLACES_LEAST, PLACES_PER_REQUEST * requests.count // count)))
@@ -74,13 +68,11 @@ def run_inflight(work: Work, team: Crew) -> None:
     opened = work.room("opened", team.threads**2 * OPEN).reshape(team.threads, -1)
     waiting = work.room("waiting", team.threads * OPEN).reshape(team.threads, OPEN)
     done = work.zeros("done", claims.count_claims(count, claim, team.threads) * LINE)
-    team.run(
-        lambda w: kernels.inflight_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, requests.before, claim, done, own,
-            opened, waiting, work.control, work.clock, w,
-        ),
-        work.control,
+    task = work.task(
+        "inflight", "inflight_run", bound, work.todo, requests.lo, requests.of, requests.before, claim, done, own,
+        opened, waiting, work.control, work.clock,
     )  # fmt: skip
+    team.run(task, work.control)
 
 
 def run_mvlk(work: Work, team: Crew) -> None:
@@ -105,13 +97,11 @@ def run_pat(work: Work, team: Crew) -> None:
     scratch = (work.room("next", partitions), work.room("seen", partitions))
     kernels.pat_prepare(work.todo, requests.lo, requests.of, len(locks[1]), partitions, *entries, *scratch)
     counters = work.zeros("counter", partitions * LINE)
-    team.run(
-        lambda w: kernels.pat_run(
-            bound.function, bound.context, work.todo, requests.lo, requests.of, *entries, counters, *locks,
-            work.control, work.clock, w,
-        ),
-        work.control,
+    task = work.task(
+        "locks", "pat_run", bound, work.todo, requests.lo, requests.of, *entries, counters, *locks, work.control,
+        work.clock,
     )  # fmt: skip
+    team.run(task, work.control)
 
 
 def run_components(work: Work, team: Crew) -> None:

@@ -7,7 +7,7 @@ place and decide about every single atomic step.
 from __future__ import annotations
 
 from mainstem.jit import JIT_ENABLED, inlined, kernel
-from mainstem.team import LINE
+from mainstem.thread_words import LINE
 
 if JIT_ENABLED:
     from mainstem.atomics import (
