@@ -27,9 +27,9 @@ GIVE_UP = 2.0  # times the seconds of the fastest run so far
 @dataclass(frozen=True)
 class Options:
     ways: Sequence[Way] = tuple(WAYS.values())
-    events: int = 204_800  # per phase
+    events: int = 204_800  # per phase, at the full rate
     steps: int = 4  # per phase
-    batch: int = 2_048
+    batch: int = 2_048  # at the full rate
     cost: float = 10.0
     repeats: int = 2
     threads: int = 2
@@ -165,8 +165,10 @@ def _pieces(options: Options) -> Iterator[tuple[Step, list[EventBatch]]]:
     first = 0
     stream = dynamic.phases(options.events, options.steps, cost=options.cost, seed=options.seed)
     for phase, number, events in stream:
-        batches = list(batches_of(ledger_work.app.program, events, options.batch))
-        yield Step(phase, number, dynamic.knobs(phase, number, options.steps), first, first + len(batches) - 1), batches
+        knobs = dynamic.knobs(phase, number, options.steps)
+        size = max(1, round(options.batch * knobs["rate"]))  # a batch closes after a fixed time
+        batches = list(batches_of(ledger_work.app.program, events, size))
+        yield Step(phase, number, knobs, first, first + len(batches) - 1), batches
         first += len(batches)
 
 

@@ -23,7 +23,7 @@ _COLORS = {
 }
 """By the beginning of a strategy's label: relatives look alike. Others are grey."""
 
-_KNOBS = {"skew": "θ", "transfers": "transfers", "abort": "a"}
+_KNOBS = {"rate": "rate", "skew": "θ", "transfers": "transfers", "abort": "a"}
 
 
 def print_results(results: Results, console: Console) -> None:

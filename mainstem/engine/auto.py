@@ -53,7 +53,7 @@ REPLAN = 16  # batches after which the plan is made anew
 PLANNING_SHARE = 0.005  # of the time of batches, at most: plans for short ones last longer
 DOUBTS = 6  # batches in a row: after so many, other work than what is known is how this strategy makes it look
 # Learning from a batch takes some microseconds of Python: of short ones that run as planned, only each fourth is told.
-LEARN_EACH, LEARN_SECONDS = 4, 2e-3
+LEARN_EACH, LEARN_SECONDS = 4, 5e-3
 SURPRISES = 2  # batches in a row that took much more or less than expected; a single one is the machine's noise
 DRIFT = 0.1  # change of a share (aborts, dependent operations) that asks for a new plan
 TRIED = 0.04  # candidates expected to be so much slower than the best are still worth a try
@@ -218,12 +218,14 @@ class AutoExecutor(ParallelExecutor):
         start = time.perf_counter()
         laid = self.lay_out(arrays, count, first_event)
         numbered, first = laid.numbered, laid.first
-        if self._plan is None or self._plan.is_old or self._changed_much(self._plan, numbered):
+        planning = self._plan is None or self._plan.is_old or self._changed_much(self._plan, numbered)
+        if planning:
             begin = time.perf_counter()
             self._plan = self._make_plan(numbered, arrays, first)
             self._plan.making = time.perf_counter() - begin
             start += self._plan.making  # planning is not the strategy's fault
             laid.ahead.held_up += self._plan.making
+        assert self._plan is not None
         self._plan.age += 1
         strategy, why = self._next(self._plan)
         if strategy is SERIAL:
@@ -233,7 +235,9 @@ class AutoExecutor(ParallelExecutor):
         operations = self._operations(strategy, self._plan.properties, numbered)
         taken = time.perf_counter() - start
         self._plan.spent += taken
-        self._learn(strategy, ran, taken, operations * laid.inflation)
+        # Where batches overlap, one that is planned does not, and lays out operations that others do without.
+        telling = not (planning and overlaps(strategy) and self._pipeline is not None)
+        self._learn(strategy, ran, taken, operations * laid.inflation, telling)
         self.memory.learn_aborts(float(np.count_nonzero(arrays["code"][first:])) / (count - first))
         return ran
 
@@ -433,8 +437,8 @@ class AutoExecutor(ParallelExecutor):
             plan.reasons[strategy.label] = f"{gain:.2f} × serial expected; {plan.about}"
         return plan.reasons[strategy.label]
 
-    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
-        """Corrects the prediction of this strategy, and what is known about the program.
+    def _learn(self, strategy: Strategy, ran: Ran, seconds: float, operations: float, telling: bool = True) -> None:
+        """Corrects the prediction of this strategy, if its time is telling, and what is known about the program.
 
         What counts is the time against the work that was in the batch: transactions of one batch may be longer than
         those of another, and a machine that others use makes both slower alike.
@@ -444,6 +448,9 @@ class AutoExecutor(ParallelExecutor):
         if label not in self._warm:
             # The first batch of a strategy loads its code and touches memory: no measure of it.
             self._warm.add(label)
+            return
+        if not telling:
+            self._learn_useful(ran, _transactions(plan, operations), uses_versions(strategy))
             return
         tries = self.memory.tries(label)
         self._learn_factor(plan, strategy, ran, seconds, operations)
@@ -457,7 +464,7 @@ class AutoExecutor(ParallelExecutor):
 
     def _learn_factor(self, plan: Plan, strategy: Strategy, ran: Ran, seconds: float, operations: float) -> None:
         batch, label = plan.properties, strategy.label
-        transactions = operations * batch.transactions / batch.operations  # of the usual length
+        transactions = _transactions(plan, operations)
         seen = self._learn_useful(ran, transactions, uses_versions(strategy))
         cost = self.memory.cost or batch.cost
         self._doubts[label] = self._doubts.get(label, 0) + 1 if abs(seen / cost - 1) > SURPRISE else 0
@@ -509,6 +516,11 @@ class AutoExecutor(ParallelExecutor):
             path_parts=found[places.PATH_PARTS] / work, strata=int(found[places.HOTTEST]),
             heaviest=components.heaviest / components.total,
         )  # fmt: skip
+
+
+def _transactions(plan: Plan, operations: float) -> float:
+    """As many as have so many operations, if they are of the usual length."""
+    return operations * plan.properties.transactions / plan.properties.operations
 
 
 def _dependent(batch: Batch) -> float:

@@ -36,7 +36,7 @@ class Known:
 
     def learn(self, factor: float, plan: int) -> None:
         if self.tries == 0:
-            self.factor = factor
+            self.factor = min(factor, math.sqrt(self.factor * factor))  # bad news count half, against other batches
         elif self.tries < TRIES:
             self.factor = min(self.factor, factor)
         else:

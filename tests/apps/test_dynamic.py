@@ -29,10 +29,17 @@ def most_popular(table: pa.Table) -> int:
     return int(np.bincount(table["account"].to_numpy()).max())
 
 
-def test_four_phases_in_equal_steps(steps):
+def test_four_phases_in_steps_that_take_the_same_time(steps):
     assert [(phase, step) for phase, step, _ in steps] == [(p, s) for p in (1, 2, 3, 4) for s in range(STEPS)]
-    assert sum(table.num_rows for _, _, table in steps) == 40_000
-    assert {table.num_rows for _, _, table in steps} == {3_333, 3_334}
+    rows = {key[:2]: key[2].num_rows for key in steps}
+    assert [rows[1, s] for s in range(STEPS)] == [3, 104, 3_334]
+    assert {rows[p, s] for p in (2, 3, 4) for s in range(STEPS)} == {3_333, 3_334}
+    assert sum(rows[p, s] for p in (2, 3, 4) for s in range(STEPS)) == 30_000
+
+
+def test_a_single_step_has_the_full_rate():
+    assert dynamic.knobs(1, 0, 1)["rate"] == 1.0
+    assert [table.num_rows for _, _, table in dynamic.phases(100, 1, turns=1)] == [100] * 4
 
 
 def test_the_steps_are_one_stream(steps):
@@ -46,7 +53,7 @@ def test_skew_and_transfers_follow_the_phase(steps):
     transfers = {key[:2]: share_of_transfers(key[2]) for key in steps}
     assert popular[2, 0] < popular[2, 1] < popular[2, 2]
     assert popular[1, 2] < popular[2, 1]
-    assert popular[3, 2] < popular[2, 0] and popular[2, 1] < popular[4, 2]
+    assert popular[2, 0] < popular[3, 2] < popular[2, 2] and popular[2, 1] < popular[4, 2]
     assert [transfers[p, s] for p in (1, 2) for s in range(STEPS)] == [0.0] * 2 * STEPS
     assert [transfers[3, s] for s in range(STEPS)] == pytest.approx([1 / 3, 2 / 3, 1.0], abs=0.03)
     assert [transfers[4, s] for s in range(STEPS)] == pytest.approx([0.5] * STEPS, abs=0.03)

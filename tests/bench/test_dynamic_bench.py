@@ -22,14 +22,14 @@ WORDS = ["dynamic", "--events", "40", "--steps", "2", "--batch", "10", "--cost",
 def test_every_strategy_over_four_phases(tmp_path):
     done = CliRunner().invoke(cli, [*WORDS, "--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.png")])
     assert done.exit_code == 0, done.output
-    for text in ("Phase 1: scattered deposits", "Phase 4", "auto beats every fixed strategy", "All digests agree"):
+    for text in ("Phase 1: rising rate", "Phase 4", "auto beats every fixed strategy", "All digests agree"):
         assert text in done.output
     for text in ("A perfect chooser", "perfect choice"):
         assert text in done.output
     report = json.loads((tmp_path / "out.json").read_text())
     assert [(step["phase"], step["step"]) for step in report["steps"]] == [(p, s) for p in (1, 2, 3, 4) for s in (0, 1)]
     assert len(report["totals"]) == len(WAYS)
-    assert report["events"] == 160
+    assert report["events"] == 141
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 

@@ -1,8 +1,8 @@
 """A workload that changes while it runs, for engines that adapt: MorphStream's four phases, on `ledger_work`.
 
-    1  deposits only, scattered over all accounts
+    1  deposits only, scattered over all accounts; the rate rises, from a trickle to a flood
     2  deposits only; the skew rises, until most of them meet on a few accounts
-    3  scattered again; the share of transfers rises, until there are no deposits left
+    3  less skew again; the share of transfers rises, until there are no deposits left
     4  deposits and transfers, most of them on a few accounts; the share of aborts rises
 
     from mainstem.apps import ledger_work
@@ -11,7 +11,9 @@
     for phase, step, events in dynamic.phases(20_000, 5, turns=20):
         knobs = dynamic.knobs(phase, step, 5)         # what the step was made with, e.g. to label a plot
 
-All steps together are one stream: `ts` rises from step to step. It starts from `ledger_work.initial()`.
+All steps together are one stream: `ts` rises from step to step. It starts from `ledger_work.initial()`. Steps take the
+same time, so one in which events come at a hundredth of the full rate has a hundredth of the events; where a batch
+closes after a fixed time, its batches are that small, too.
 """
 
 from __future__ import annotations
@@ -24,22 +26,24 @@ import pyarrow.compute as pc
 from mainstem.apps.workloads import ledger_work
 from mainstem.errors import InputError
 
-PHASES = {1: "scattered deposits", 2: "rising skew", 3: "rising share of transfers", 4: "rising share of aborts"}
+PHASES = {1: "rising rate", 2: "rising skew", 3: "rising share of transfers", 4: "rising share of aborts"}
 SKEW_MAX, TRANSFERS_MAX, ABORT_MAX = 1.6, 1.0, 0.9  # reached in the last step of their phase
-SKEW_BASE = 0.2  # in phase 3; phase 4 has the largest
+RATE_MIN = 1 / 1_024  # of the full rate, in the first step of phase 1; later phases have the full one
+SKEW_MIDDLE = 1.1  # in phase 3; phase 4 has the largest
 TRANSFERS_BASE = 0.5  # in phase 4
 
 
 def knobs(phase: int, step: int, steps: int) -> dict[str, float]:
-    """`skew`, `transfers` and `abort` in one step (from 0) of a phase (from 1)."""
+    """`rate`, `skew`, `transfers` and `abort` in one step (from 0) of a phase (from 1)."""
     risen = (step + 1) / steps
+    turned = {"rate": 1.0, "skew": 0.0, "transfers": 0.0, "abort": 0.0}
     if phase == 1:
-        return {"skew": 0.0, "transfers": 0.0, "abort": 0.0}
+        return turned | {"rate": RATE_MIN ** (1 - step / (steps - 1)) if steps > 1 else 1.0}
     if phase == 2:
-        return {"skew": SKEW_MAX * risen, "transfers": 0.0, "abort": 0.0}
+        return turned | {"skew": SKEW_MAX * risen}
     if phase == 3:
-        return {"skew": SKEW_BASE, "transfers": TRANSFERS_MAX * risen, "abort": 0.0}
-    return {"skew": SKEW_MAX, "transfers": TRANSFERS_BASE, "abort": ABORT_MAX * risen}
+        return turned | {"skew": SKEW_MIDDLE, "transfers": TRANSFERS_MAX * risen}
+    return turned | {"skew": SKEW_MAX, "transfers": TRANSFERS_BASE, "abort": ABORT_MAX * risen}
 
 
 def phases(
@@ -51,7 +55,8 @@ def phases(
     turns: int | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[int, int, pa.Table]]:
-    """(phase from 1, step from 0, events) in the order of the stream; a phase is cut into `steps` of about one size.
+    """(phase from 1, step from 0, events) in the order of the stream. At the full rate a phase has `events_per_phase`,
+    in `steps` of about one size.
 
     `cost` is the work per written row in microseconds of this machine, `turns` (instead) in turns of `burn`.
     """
@@ -60,8 +65,9 @@ def phases(
     ts_last = 0
     for phase in PHASES:
         for step in range(steps):
-            rows = events_per_phase * (step + 1) // steps - events_per_phase * step // steps
             turned = knobs(phase, step, steps)
+            rows = events_per_phase * (step + 1) // steps - events_per_phase * step // steps
+            rows = max(min(1, rows), round(rows * turned["rate"]))
             table = ledger_work.generate(
                 rows,
                 accounts=accounts,
