@@ -78,7 +78,11 @@ class _Thread:
         self._wake.acquire()
         self._finished.acquire()
         self._thread = threading.Thread(target=self._loop, name=f"{_WORKER}{worker}", daemon=True)
-        self._thread.start()
+
+    def begin(self) -> None:
+        """Unless it has begun. An interrupt may come here: the thread is known to its team before it exists."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def _word(self, place: int) -> int:
         return int(self._words[self._at + place])
@@ -126,9 +130,10 @@ class _Thread:
         self._runs[:] = None, None  # a sleeping thread must not keep the batch's arrays alive
 
     def end(self) -> None:
-        self.finish()
-        self.start(None)
-        self._thread.join()
+        if self._thread.is_alive():  # it may have been told before, when an interrupt came
+            self.finish()
+            self.start(None)
+            self._thread.join()
 
     def stay_on(self, cores: set[int]) -> None:
         """A wish: cores may have been taken from the process meanwhile."""
@@ -228,6 +233,9 @@ class Team:
                 self._last = then
                 for thread in self._others:
                     thread.wake()
+                for thread in self._others[:1]:
+                    thread.let_begin()
+                self._spread()
             return bool(passed)
 
     def _await(self, run: _Run) -> None:
@@ -260,6 +268,8 @@ class Team:
         while len(self._others) < self.threads - 1:
             self._others.append(_Thread(len(self._others) + 1, self._words))
             self._callers_core = -1
+        for thread in self._others:
+            thread.begin()
         self._spread()
 
     def _finish_all(self) -> None:
@@ -285,8 +295,10 @@ class Team:
     def close(self) -> None:
         """Ends the threads; a later run starts new ones."""
         with self._entry:
+            self._last = None
             while self._others:
-                self._others.pop().end()
+                self._others[-1].end()
+                self._others.pop()
 
 
 class Errand:
@@ -324,16 +336,16 @@ class Together:
     def join(self, then: Together | None = None) -> bool:
         """Takes part, returns when all have returned, and raises the first exception of any, also when asked again.
 
-        `then` is what comes next: gives whether the others have begun it, as they do when both are compiled.
+        `then` is what comes next on this team: gives whether the others have begun it, as they do if both are compiled.
         """
-        if then is not None and not self._run.errors and self._team._pass_on(self._run, then._run):
-            return True
-        if not self._run.errors:
-            self._run.work(0)
-        self._team._await(self._run)
+        begun = then is not None and not self._run.errors and self._team._pass_on(self._run, then._run)
+        if not begun:
+            if not self._run.errors:
+                self._run.work(0)
+            self._team._await(self._run)
         if self._run.errors:
             raise self._run.errors[0]
-        return False
+        return begun
 
     def give_up(self, error: BaseException) -> None:
         """Tells all to return as soon as they can."""
@@ -434,6 +446,10 @@ class _InPython:
     def look_out(words: np.ndarray, at: int, ended: int, worker: int) -> int:
         words[at + ENDED] = ended
         return ended
+
+    @staticmethod
+    def pass_on(*_: object) -> bool:
+        return False
 
 
 @functools.cache

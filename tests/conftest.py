@@ -24,6 +24,9 @@ ROOT = Path(__file__).parent
 gc.set_threshold(100_000, 20, 20)
 # Measuring strategies in the background takes the cores that tests run on.
 os.environ.setdefault("MAINSTEM_CALIBRATE", "0")
+# Sessions of tests live for a minute or two: optimising Spark's bytecode takes more time than it saves, on the cores
+# that tests run on. Spark passes these on to the JVM of a driver.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 SLOW_FIRST = ("spark", "property", "replay", "bench", "store", "run", "test_docs.py", "test_cli.py")

@@ -256,7 +256,7 @@ class AutoExecutor(ParallelExecutor):
     def _strategy_ahead(self, count: int) -> tuple[Strategy, str] | None:
         """As the plan says, unless it has to be made anew, which needs what the last batch was like."""
         plan = self._plan
-        if plan is None or plan.is_old or self._changed_much(plan) or plan.best is SERIAL:
+        if plan is None or plan.is_old or self._changed_much(plan) or (plan.best is SERIAL and not plan.queue):
             return self._serial_ahead(count)
         if not overlaps(self._upcoming(plan)):
             return None

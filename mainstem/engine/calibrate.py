@@ -194,7 +194,7 @@ def _read(path: Path) -> Figures | None:
         kept = json.loads(path.read_text())
         pairs = {label: (float(small), float(large)) for label, (small, large) in kept["seconds"].items()}
         figures = Figures(pairs, bool(kept["quiet"]), int(kept["turns"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):  # torn, or of another form
         return None
     return figures if set(pairs) >= {s.label for s in SAFE} else None
 

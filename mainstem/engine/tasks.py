@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from mainstem.engine.entry import Bound
 from mainstem.engine.kernels import load as load_kernels
-from mainstem.engine.load import load
+from mainstem.engine.load import compiling, load
 from mainstem.team import Task
 
 _HEAD = """\
@@ -73,7 +73,8 @@ def _address(module: str, kernel: str, takes: tuple[str, ...]) -> int:
         lines.append("        " + take.format(place, place + 1) + ",")
         place += 2 if "{1}" in take else 1
     source = _HEAD.format(module=module, kernel=kernel, arguments="\n".join(lines))
-    return int(load(source, True)["task"].address)
+    with compiling(source):
+        return int(load(source, True)["task"].address)
 
 
 def _taken(argument: Any) -> str:

@@ -290,9 +290,17 @@ def test_no_key_is_added_while_transactions_run(
         assert all(batch.seconds_run > 0 for batch in staged), "a batch was running"
         settle(self, *arguments, **named)
 
-    start = Staged.start
+    start, join = Staged.start, Staged.join
+
+    def joined(self: Staged, then: Staged | None = None) -> bool:
+        begun = join(self, then)
+        if begun and then is not None:
+            staged.append(then)
+        return begun
+
     monkeypatch.setattr(KeyIndex, "_settle", checked)
     monkeypatch.setattr(Staged, "start", lambda self: (staged.append(self), start(self))[1])
+    monkeypatch.setattr(Staged, "join", joined)
     rows = []
     for n in range(2_000):
         fresh = 1_000 + 7 * n if n // 100 % 3 == 2 else n % 11

@@ -352,6 +352,26 @@ class TestCompiledTasks:
         assert slow.is_set()
         made.close()
 
+    def test_what_a_thread_raises_is_raised_when_the_next_has_begun(self) -> None:
+        """One that sleeps begins in Python, where memory may be short."""
+
+        class Failing(CompiledTask):
+            def __call__(self, worker: int) -> None:
+                raise ValueError(f"worker {worker}")
+
+        made, seen = Team(2), np.zeros(2 * LINE, np.int64)
+        made.run(lambda w: None)
+        time.sleep(0.05)  # until it sleeps
+        first = made.together(Failing(_adder(), Bound(0, 0, ()), (seen, 1)))
+        second = made.together(self.task(seen))
+        first.start()
+        with pytest.raises(ValueError, match="worker"):
+            first.join(second)
+        second.give_up(ValueError())
+        second.wait()
+        made.run(lambda w: None)  # and works again
+        made.close()
+
     def test_a_sleeping_team_keeps_nothing_alive(self) -> None:
         made, seen = Team(2), np.zeros(2 * LINE, np.int64)
         tasks = [self.task(seen) for _ in range(2)]
