@@ -19,6 +19,7 @@ from mainstem.engine.experience import LEARNING, Known
 from mainstem.engine.model import Properties, predict
 from mainstem.engine.options import SAFE, SERIAL, Strategy
 from mainstem.engine.result import Breakdown, Ran
+from mainstem.gate import open_events
 from mainstem.state import State
 from mainstem.testing import generate_case
 
@@ -286,6 +287,30 @@ def test_one_slow_batch_is_not_the_end_of_a_strategy_that_should_be_far_ahead(mo
     assert plan.queue == [other]
     learn(executor, plan.queue.pop(), 3.0)
     assert executor.memory.tries("components") == 2 and plan.queue == []  # twice is enough
+
+
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_a_batch_that_is_planned_says_nothing_about_strategies_that_overlap(
+    monkeypatch: pytest.MonkeyPatch, overlapping: bool
+) -> None:
+    """It runs alone, and its operations are laid out for the plan."""
+    monkeypatch.setattr(auto, "CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(auto, "SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(auto, "known_costs", lambda threads: FIGURES)
+    monkeypatch.setattr(auto, "_memories", {})
+    monkeypatch.setattr(auto, "default_threads", lambda: 2)
+    monkeypatch.setattr(auto, "REPLAN", 1)
+    monkeypatch.setattr(auto, "PLANNING_SHARE", 1e9)  # every batch is planned
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1e9)  # by the favourite of the model
+    program = grep_sum.app.program
+    state = State({table.name: table for table in program.tables})
+    state.load(grep_sum.initial())
+    executor = auto.AutoExecutor(program, state, threads=2, track=not overlapping)
+    stream, _ = open_events(grep_sum.generate(2_000, turns=2_000), program.events, batch_size=200)
+    engines = {result.stats.engine for result in executor.run_all(stream)} - {"serial"}
+    tried = {label for label, known in executor.memory.strategies.items() if known.tries}
+    assert engines
+    assert bool(tried) is not overlapping, (engines, tried)
 
 
 def test_versions_do_not_make_the_work_look_like_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,20 @@ def test_the_better_of_two_tries_counts() -> None:
     assert 1.1 < memory.factor("lock") < 1.4
 
 
+def test_the_first_figure_of_a_new_kind_of_batch_counts_half_if_it_is_worse_than_elsewhere() -> None:
+    memory = Memory()
+    memory.begin_plan(BATCH)
+    for _ in range(3):
+        for label in ("lock", "pat", "mvlk"):
+            memory.learn_time(label, 1.0)
+    memory.begin_plan(replace(BATCH, dependent=0.9))
+    assert (memory.factor("lock"), memory.tries("lock")) == (1.0, 0)
+    memory.learn_time("lock", 4.0)
+    memory.learn_time("pat", 0.5)
+    assert memory.factor("lock") == pytest.approx(2.0)
+    assert memory.factor("pat") == 0.5
+
+
 def test_a_strategy_that_never_ran_is_expected_to_be_off_like_the_others() -> None:
     memory = Memory()
     memory.begin_plan(BATCH)
