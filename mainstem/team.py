@@ -4,7 +4,7 @@ A batch may take less than a millisecond, so its threads stay between batches, e
 Releasing that lock is the cheapest way to wake a thread from Python: one system call, no queue, no condition variable.
 It takes 10 to 20 µs until the thread runs. The way back would take as long again, so the caller looks out for the
 others for some microseconds before it sleeps too, and they do the same for the next task (`waiting.py`). A task that is
-compiled as a whole (`Compiled`) they then begin without Python.
+compiled as a whole they then begin without Python.
 """
 
 from __future__ import annotations
@@ -30,17 +30,12 @@ STOP_WORD = 16
 """The word of a control array that is not 0 when a thread has failed: the others return as soon as they see it."""
 
 
-class Compiled(Protocol):
-    """A task that is a compiled function: calling it calls `invoke(function, context, 0, worker)`."""
-
-    function: int
-    context: int
-
-    def __call__(self, worker: int) -> None: ...
-
-
 class _Run:
-    """One task on its way through the threads."""
+    """One task on its way through the threads.
+
+    A task with a `function` and a `context` is compiled as a whole: calling it calls them (`pointers.invoke`), which
+    threads also do without Python.
+    """
 
     def __init__(self, task: Task, control: np.ndarray | None) -> None:
         self.task, self.control = task, control

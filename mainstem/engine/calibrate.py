@@ -70,11 +70,10 @@ class Figures:
         return {label: _costs(*pair) for label, pair in self.seconds.items()}
 
     def joined(self, other: Figures) -> Figures:
-        pairs = {label: other.seconds.get(label, pair) for label, pair in self.seconds.items()}
-        lowest = {
-            label: (min(small, pairs[label][0]), min(large, pairs[label][1]))
-            for label, (small, large) in self.seconds.items()
-        }
+        lowest = {}
+        for label, (small, large) in self.seconds.items():
+            others = other.seconds.get(label, (small, large))
+            lowest[label] = (min(small, others[0]), min(large, others[1]))
         return Figures(lowest, self.quiet or other.quiet, self.turns + other.turns)
 
 

@@ -90,8 +90,7 @@ def _words(argument: Any) -> tuple[int, ...]:
     """The same in the context: two words for each place."""
     if not isinstance(argument, np.ndarray):
         return (int(argument), 0)
-    # Arrow asks the buffer itself where it is, which takes a tenth of the time of NumPy's own ways.
-    address = pa.py_buffer(argument).address
+    address = pa.py_buffer(argument).address  # as in `EntryPoint.bind`
     if argument.ndim == 1:
         return (address, len(argument))
     return (address, argument.shape[0], argument.shape[1], 0)
