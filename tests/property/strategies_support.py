@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pauses import THREADS, pausing
 
 from mainstem import engine
+from mainstem.engine import interpret
 from mainstem.engine import options as strategies
 from mainstem.engine.auto import AutoExecutor
 from mainstem.engine.kernels import load
@@ -25,10 +27,6 @@ from mainstem.state import State
 from mainstem.testing import Case, Outcome, assert_same, generate_program, load_program, streamed
 
 Options = dict[str, Any]
-THREADS = (1, 2, 4, 8)
-# By default Python lets a thread run for 5 ms: whole batches would run one after the other.
-SWITCH_SECONDS = 2e-6
-SWITCH_SECONDS_MANY = 2e-5  # in many cases: threads still meet in most of them, and these take two thirds of the time
 
 
 def _tpg() -> dict[str, Options]:
@@ -67,17 +65,6 @@ def options_of(name: str, program: Program, seed: object) -> Options:
     middle = draw.randint(1, len(functions))
     groups = {names: draw.choice(inner) for names in (tuple(functions[:middle]), tuple(functions[middle:])) if names}
     return {"engine": "nested", "groups": groups}
-
-
-@contextlib.contextmanager
-def switching_often(seconds: float = SWITCH_SECONDS) -> Iterator[None]:
-    """Uncompiled threads take turns every few microseconds, in the middle of whatever they do."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(seconds)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 @contextlib.contextmanager
@@ -125,11 +112,19 @@ def claims_by_lot() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def interpreted_once() -> Iterator[None]:
+    """The oracle takes a function's source apart once, not for every stream."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpret, "interpretable", functools.cache(interpret.interpretable))
+        yield
+
+
 # What differs from case to case: one entry of each, at different rhythms. Refusals come on top of the transactions that
 # fail by themselves, in programs of this size between none and all of them.
 _REFUSALS = (0.0, 0.3, 0.7, 0.0)
 _REFS: tuple[Options, ...] = ({}, *({"refs": (n, n), "all_refs": True} for n in (1, 2, 3, 5, 8, 12, 16)))
-_EVENTS = (24, 40, 64)
+EVENTS = (16, 24, 40)
 _BATCHES = (1_000, 13, 1_000, 7, 1_000, 30)  # mostly all events at once: more of them meet
 
 
@@ -138,7 +133,7 @@ def strategy_case(seed: int, **knobs: Any) -> Case:
     return next(strategy_cases(seed, 1, **knobs))
 
 
-def strategy_cases(seed: int, streams: int, **knobs: Any) -> Iterator[Case]:
+def strategy_cases(seed: int, streams: int, events: Sequence[int] = EVENTS, **knobs: Any) -> Iterator[Case]:
     """Program number `seed`: 1 to 16 refs per function, half of them with loops over keys, one in four with odd values.
     With so many streams."""
     calm = seed % 4 != 3
@@ -153,7 +148,7 @@ def strategy_cases(seed: int, streams: int, **knobs: Any) -> Iterator[Case]:
     values = {"extremes": 0.0, "nulls": 0.0} if calm else {}
     module = load_program(source)
     for stream in range(streams):
-        yield streamed(name, stream, source, module, n=_EVENTS[(seed + stream) % len(_EVENTS)], **values)
+        yield streamed(name, stream, source, module, n=events[(seed + stream) % len(events)], **values)
 
 
 def aborted_share(outcome: Outcome) -> float:
@@ -171,6 +166,7 @@ class Coverage:
     turned: int = 0  # of these, with one vertex per turn of a loop
     tally: Counter[str] = field(default_factory=Counter)  # what happened in graphs of parts
     chosen: Counter[str] = field(default_factory=Counter)  # strategies that `auto` took
+    overtaken: int = 0  # pauses in the middle of transactions and kernels in which other threads got on
     interpreted: int = 0  # programs that no strategy takes, about one in ten thousand: a helper may return None
 
     def note(self, case: Case, expected: Outcome) -> None:
@@ -184,6 +180,7 @@ class Coverage:
         """For a hundred cases and more."""
         count, functions = len(self.shares), sum(self.refs.values())
         assert self.interpreted <= 0.01 * count, self.interpreted
+        assert self.overtaken > 50 * count, self.overtaken
         assert sum(share == 0.0 for share in self.shares) >= 0.01 * count, sorted(self.shares)
         assert sum(share > 0.6 for share in self.shares) >= 0.15 * count, sorted(self.shares)
         assert sum(0.0 < share <= 0.6 for share in self.shares) >= 0.3 * count, sorted(self.shares)
@@ -239,16 +236,19 @@ class Repeated:
             assert_same(self.expected, outcome)
 
 
-def check_uncompiled(names: Sequence[str], seeds: Iterable[int], streams: int = 1) -> Coverage:
+def check_uncompiled(
+    names: Sequence[str], seeds: Iterable[int], streams: int = 1, events: Sequence[int] = EVENTS
+) -> Coverage:
     """Every strategy on every case equals the oracle; threads and batches go round. Gives what it was made of."""
     coverage = Coverage()
-    with switching_often(SWITCH_SECONDS_MANY), tallied(coverage), auto_by_lot(coverage.chosen), claims_by_lot():
+    with pausing() as pauses, tallied(coverage), auto_by_lot(coverage.chosen), claims_by_lot(), interpreted_once():
         for seed in seeds:
-            for stream, case in enumerate(strategy_cases(seed, streams)):
+            for stream, case in enumerate(strategy_cases(seed, streams, events)):
                 if case.module.app.program.compiled:
                     _check_case(case, names, seed, stream, coverage)
                 else:
                     coverage.interpreted += 1
+    coverage.overtaken = pauses.overtaken
     return coverage
 
 

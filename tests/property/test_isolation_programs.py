@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from strategies_support import strategy_case, switching_often
+from pauses import pausing
+from strategies_support import strategy_case
 
 from mainstem.testing import Case, Outcome, assert_same, check_history, generate_program, load_program, streamed
 from mainstem.testing.serially import run_in_order, serial_order
@@ -35,7 +36,7 @@ def check_levels(case: Case, expected: Outcome, found: Counter[str], turn: int, 
 
 def check_uncompiled(seeds: range) -> Counter[str]:
     found: Counter[str] = Counter()
-    with switching_often():
+    with pausing():
         for seed in seeds:
             case = strategy_case(seed)
             check_levels(case, case.run(engine="oracle"), found, seed, jit=False)
