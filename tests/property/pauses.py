@@ -24,6 +24,7 @@ from mainstem.team import team
 
 THREADS = (1, 2, 4, 8)
 PAUSE_SECONDS = 1e-6  # the system adds some fifty microseconds: time for an uncompiled transaction
+PAUSE_TRIES = 8  # on a busy machine it is often another process that gets on
 GAP, GAP_ALONE = 30, 480  # accesses until the next pause, on average; the second where nobody gets on meanwhile
 _ACCESS = re.compile(r"^( +)(?:\w+ = T\d+\[|[TW]\d+\[|U\d+\[u\d+\] = T\d+\[).*$", re.MULTILINE)
 _SHARED = ("atomic_add", "atomic_change", "atomic_load", "atomic_release", "atomic_store", "invoke")
@@ -45,11 +46,12 @@ class Pauses:
     def _pause(self) -> None:
         before = self._accesses
         self._next = before + self._random.expovariate(1 / self._gap)
-        time.sleep(PAUSE_SECONDS)
-        if self._accesses > before:
-            self.overtaken, self._gap = self.overtaken + 1, GAP
-        else:
-            self._gap = min(2 * self._gap, GAP_ALONE)
+        for _ in range(PAUSE_TRIES):
+            time.sleep(PAUSE_SECONDS)
+            if self._accesses > before:
+                self.overtaken, self._gap = self.overtaken + 1, GAP
+                return
+        self._gap = min(2 * self._gap, GAP_ALONE)
 
     def after(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def accessing(*arguments: Any) -> Any:
