@@ -1,13 +1,15 @@
 """Every strategy at every point of a grid, and whether `auto` picks the right one.
 
 The strategies of a point run the same batches, each with a warm executor of its own, in turns; the best run of each
-counts. Four stages keep the time of a point bounded and spend most of it where the answer is decided:
+counts. Five stages keep the time of a point bounded and spend most of it where the answer is decided:
 
 1. *trial*: all of them, on the first batches only. Who is hopeless there keeps that figure.
 2. *heats*: all others, on all batches.
 3. *finals*: those that came close to the best, some more times. Now it is known who is the best.
 4. *rematch*: the best, `auto`, `serial` and `nolock`, some more times. Only this stage says how far they are apart: the
    fastest of twenty noisy figures is faster than its strategy, so who won must show it once more.
+5. *return match*: the same as the rematch, when all points have been measured. A virtual machine's cores may be apart
+   for half a minute: then it takes twice as long to send something from one to the other, in all turns of a point.
 
 The first run of a stage touches new memory and learns new keys, so it is hardly ever the best. `auto` tries strategies
 for some batches when the workload is new to it; as a stream is long, it gets the time for that before the heats.
@@ -72,7 +74,8 @@ class Measured:
     point: Point
     figures: dict[str, Figure]  # by label
     best: str  # the fastest safe strategy, `auto` aside, before the rematch
-    rematch: dict[str, Figure]
+    rematch: dict[str, Figure]  # and return match
+    turns: int  # of each of these
     fewer: set[str]  # measured on the trial only
     choice: Choice
     disagreements: list[str]
@@ -171,10 +174,14 @@ def benchmark(options: Options, progress: Callable[[str], None] = lambda line: N
         for number, point in enumerate(points, start=1):
             found = results.measured[point] = measure(point, options)
             progress(f"[{number}/{len(points)}] {_line(found)}")
+        for number, found in enumerate(results.measured.values(), start=1):
+            return_match(found, options)
+            progress(f"[{number}/{len(points)}, return match] {_line(found)}")
     except KeyboardInterrupt:
         if not results.measured:
             raise
-        results.notes.append(f"Interrupted after {len(results.measured)} of {len(points)} points.")
+        stage = "points" if len(results.measured) < len(points) else "return matches"
+        results.notes.append(f"Interrupted after {number - 1} of {len(points)} {stage}.")
     results.notes.append(
         f"{len(results.measured)} points, {len(options.ways)} strategies, {options.threads} threads, "
         f"{(time.perf_counter() - started) / 60:.1f} minutes."
@@ -191,12 +198,10 @@ def _line(found: Measured) -> str:
 
 
 def measure(point: Point, options: Options) -> Measured:
-    """All strategies at one point, in four stages."""
+    """All strategies at one point, in all stages but the last."""
     started = time.perf_counter()
-    module = point.module
-    events = point.generate(point.events(options.seconds), options.seed)
-    batches = list(batches_of(module.app.program, events, point.batch))
-    runners = {way.label: Runner(module, way, options.threads) for way in options.ways}
+    batches = _batches(point, options)
+    runners = {way.label: Runner(point.module, way, options.threads) for way in options.ways}
     scaling = plain_scaling(options.threads)
 
     first = batches[: -(-TRIAL_EVENTS // point.batch)]
@@ -209,7 +214,8 @@ def measure(point: Point, options: Options) -> Measured:
     figures = {label: _joined(heats.get(label) or trial[label], finals.get(label)) for label in runners}
     best = _fastest(figures)
     again = [label for label in runners if label in (best, SERIAL, AUTO) or (label == NOLOCK and label in heats)]
-    rematch = _stage(runners, again, batches, max(turns, min(TURNS_MOST, REMATCH * turns)))
+    turns = max(turns, min(TURNS_MOST, REMATCH * turns))
+    rematch = _stage(runners, again, batches, turns)
 
     stages = [figure for stage in (trial, heats, finals, rematch) for figure in stage.values()]
     return Measured(
@@ -217,13 +223,38 @@ def measure(point: Point, options: Options) -> Measured:
         figures,
         best,
         rematch,
+        turns,
         {label for label in runners if label not in heats},
         _choice(runners[AUTO]),
-        disagreements([figure for figure in stages if WAYS[figure.name].safe]),
+        _disagreements(stages),
         _differs(stages),
         max(scaling, plain_scaling(options.threads)),
         time.perf_counter() - started,
     )
+
+
+def return_match(found: Measured, options: Options) -> None:
+    """Adds another rematch, at another time."""
+    started = time.perf_counter()
+    batches = _batches(found.point, options)
+    runners = {label: Runner(found.point.module, WAYS[label], options.threads) for label in found.rematch}
+    _settle(runners[AUTO], batches)
+    stage = _stage(runners, list(runners), batches, found.turns)
+    found.rematch = {label: _joined(figure, stage[label]) for label, figure in found.rematch.items()}
+    figures = list(found.rematch.values())
+    found.disagreements = sorted({*found.disagreements, *_disagreements(figures)})
+    found.nolock_differs |= _differs(figures)
+    found.plain = max(found.plain, plain_scaling(options.threads))
+    found.seconds = time.perf_counter() - started
+
+
+def _batches(point: Point, options: Options) -> list[EventBatch]:
+    events = point.generate(point.events(options.seconds), options.seed)
+    return list(batches_of(point.module.app.program, events, point.batch))
+
+
+def _disagreements(figures: list[Figure]) -> list[str]:
+    return disagreements([figure for figure in figures if WAYS[figure.name].safe])
 
 
 def _stage(

@@ -157,6 +157,28 @@ def test_stages_spend_their_turns_where_it_is_decided(monkeypatch):
     assert str(found.choice) == "components"
 
 
+def test_a_return_match_makes_up_for_a_bad_time(monkeypatch):
+    """The machine held up `auto` in all turns of the rematch, but not later."""
+    slow = 2.0
+
+    class HeldUp(FakeRunner):
+        def turn(self, batches):
+            watch, ending = super().turn(batches)
+            return Stopwatch(watch.seconds * (slow if self.way.label == "auto" else 1.0)), ending
+
+    calls: dict[str, list[int]] = {}
+    monkeypatch.setattr(schedule, "Runner", lambda app, way, threads: HeldUp(calls, way))
+    options = Options([], [WAYS[label] for label in US], seconds=0.003, repeats=3)
+    found = schedule.measure(Point("TP", cost=0.0, batch=2_000), options)
+    assert found.of_serial == pytest.approx(20 / 23)
+    calls.clear()
+    slow = 1.0
+    schedule.return_match(found, options)
+    assert found.of_serial == pytest.approx(20 / 11.5)
+    assert calls == {label: [10_000] * found.turns for label in ("serial", "components", "nolock", "auto")}
+    assert found.disagreements == []
+
+
 def test_what_was_fast_by_chance_has_to_be_fast_once_more(monkeypatch):
     """`lock` had one lucky run in the heats: it counts as its best, but not against `auto`."""
     runs: dict[str, int] = {}
@@ -187,7 +209,7 @@ def measured(point: Point, auto: float, serial: float, best: float) -> Measured:
     rates = {"serial": serial, "components": best, "auto": auto}
     figures = {name: Figure(name, 1, [Stopwatch(1 / rate)], [Ending("", "")]) for name, rate in rates.items()}
     return Measured(
-        point, figures, schedule._fastest(figures), figures, set(), Choice("components", 1, 1, ""), [], False, 1.9
+        point, figures, schedule._fastest(figures), figures, 1, set(), Choice("components", 1, 1, ""), [], False, 1.9
     )
 
 
