@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -274,6 +276,21 @@ def test_interrupt_is_one_line(counter: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ms.App, "run", interrupted)
     done = mainstem("run", "counter_app.py:app", "clicks.parquet")
     assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+
+
+def test_an_interrupt_that_a_callback_lost_is_one_line(counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where LLVM calls Python while a program is compiled: what is raised there goes nowhere."""
+
+    def compiling(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("no compiled object yet")
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(ms.App, "run", compiling)
+    done = mainstem("run", "counter_app.py:app", "clicks.parquet")
+    assert (done.exit_code, done.stderr) == (130, "interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_every_app_has_a_generator_of_its_own(tmp_path: Path) -> None:

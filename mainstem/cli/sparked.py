@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
+from mainstem.cli.interrupts import interrupts_deferred
 from mainstem.cli.view import err, out
 from mainstem.errors import MainstemError
 from mainstem.spark.session import local_session
@@ -19,27 +17,6 @@ if TYPE_CHECKING:
     from mainstem.spark.types import SparkSession
 
 LOG_LINES_SHOWN = 20
-
-
-@contextmanager
-def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the block: a Spark that is interrupted while it starts leaves a JVM behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is note:  # else Spark has set its own, which cancels jobs
-            signal.signal(signal.SIGINT, before)
-    if noted:
-        raise KeyboardInterrupt
 
 
 @contextmanager

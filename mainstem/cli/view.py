@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mainstem.cli.interrupts import interrupts_kept
 from mainstem.errors import MainstemError
 from mainstem.query import open_db
 from mainstem.query.values import plain_columns
@@ -43,7 +44,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*, debug: bool = False, **arguments: Any) -> None:
         try:
-            command(**arguments)
+            with interrupts_kept():
+                command(**arguments)
         except KeyboardInterrupt:
             err.print("interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
