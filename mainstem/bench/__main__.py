@@ -165,10 +165,10 @@ def latency(
 @cli.command()
 def dynamic(
     strategy: Strategies = None,
-    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 204_800,
+    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 409_600,
     steps: Annotated[int, typer.Option(min=1, help="Steps of a phase.")] = 4,
-    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 2_048,
-    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 10.0,
+    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 1_024,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 5.0,
     repeats: Annotated[int, typer.Option(min=1, help="Turns of each strategy; the fastest counts.")] = 2,
     threads: Threads = 2,
     seed: Seed = 0,

@@ -27,10 +27,10 @@ GIVE_UP = 2.0  # times the seconds of the fastest run so far
 @dataclass(frozen=True)
 class Options:
     ways: Sequence[Way] = tuple(WAYS.values())
-    events: int = 204_800  # per phase, at the full rate
+    events: int = 409_600  # per phase, at the full rate
     steps: int = 4  # per phase
-    batch: int = 2_048  # at the full rate
-    cost: float = 10.0
+    batch: int = 1_024  # at the full rate
+    cost: float = 5.0
     repeats: int = 2
     threads: int = 2
     seed: int = 0
