@@ -29,7 +29,7 @@ from mainstem.errors import InputError
 PHASES = {1: "rising rate", 2: "rising skew", 3: "rising share of transfers", 4: "rising share of aborts"}
 SKEW_MAX, TRANSFERS_MAX, ABORT_MAX = 1.6, 1.0, 0.9  # reached in the last step of their phase
 RATE_MIN = 1 / 1_024  # of the full rate, in the first step of phase 1; later phases have the full one
-SKEW_MIDDLE = 1.1  # in phase 3; phase 4 has the largest
+SKEW_MIDDLE = 1.05  # in phase 3; phase 4 has the largest
 TRANSFERS_BASE = 0.5  # in phase 4
 
 
