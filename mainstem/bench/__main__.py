@@ -162,14 +162,17 @@ def latency(
     raise typer.Exit(1 if results.disagreements else 0)
 
 
+_DYNAMIC = dynamic_bench.Options  # its defaults are those of the command, too
+
+
 @cli.command()
 def dynamic(
     strategy: Strategies = None,
-    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = 409_600,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of a phase.")] = 4,
-    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = 1_024,
-    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = 5.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Turns of each strategy; the fastest counts.")] = 2,
+    events: Annotated[int, typer.Option(min=1, help="Events of each of the four phases.")] = _DYNAMIC.events,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a phase.")] = _DYNAMIC.steps,
+    batch: Annotated[int, typer.Option(min=1, help="Events per batch.")] = _DYNAMIC.batch,
+    cost: Annotated[float, typer.Option(min=0.0, help="Microseconds of work per written row.")] = _DYNAMIC.cost,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each strategy; the fastest counts.")] = _DYNAMIC.repeats,
     threads: Threads = 2,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw it there: .png, .svg or .pdf (needs mainstem[plot]).")] = None,
